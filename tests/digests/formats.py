@@ -7,8 +7,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from requant.checkpoint.gguf.rows import READABLE, read_elements, write_elements
-from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES, TensorType
+from requant.checkpoint.gguf.tensor_types import READABLE, TENSOR_TYPES, TensorType, read_elements, write_elements
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
 from requant.checkpoint.safetensors.dtypes import DTYPES
 from requant.checkpoint.schemes import SCHEMES, scheme_named

@@ -180,6 +180,18 @@ def formats_of_groups(members: Mapping[str, Any]) -> Iterator[tuple[tuple[str, .
             yield strings(group, "targets", place), weight_format
 
 
+def targets_and_ignore(members: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the targets of all groups of modules, and the entries of `ignore`. Raises CheckpointError."""
+    groups = member(members, "config_groups", dict) or {}
+    place = "quantization_config.config_groups"
+    targets = tuple(
+        each
+        for name in groups
+        for each in strings(member(groups, name, dict, place) or {}, "targets", f"{place}.{excerpt(name)}")
+    )
+    return targets, strings(members, "ignore")
+
+
 def _scheme(
     name: str,
     description: str,

@@ -63,7 +63,7 @@ _MANTISSA_BITS = {"BF16": 7, "F16": 10, "F32": 23}
 _LARGEST_FIELD = {"BF16": 255, "F16": 31, "F32": 255}
 _NAN = 256
 # The library takes 255 for 2^128.
-_POWERS = np.append(E8M0_VALUES[:-1], np.float32(np.inf))
+_POWERS: Array = np.append(E8M0_VALUES[:-1], np.float32(np.inf))
 _SMALLEST_NORMAL = {"BF16": np.float32(2.0**-126), "F16": np.float32(2.0**-14), "F32": np.float32(2.0**-126)}
 # 0.125 in the place of 0.
 _SMALLEST_SCALE = 0x20

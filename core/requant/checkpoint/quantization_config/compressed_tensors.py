@@ -34,8 +34,8 @@ _MAX_GROUP = 1 << 20
 
 
 @dataclass(frozen=True)
-class _Arguments:
-    """What is stated of weights: the member `weights` of a group of modules. `kind`: `int` or `float`."""
+class _Weights:
+    """The member `weights` of a group of modules. `kind`: `int` or `float`."""
 
     bits: int
     kind: str
@@ -47,50 +47,45 @@ class _Arguments:
 class _Layout:
     """How a `format` holds codes of a kind.
 
-    `make`: the weight format, from the arguments and whether each step is rounded (the profile of the CPU). `bits`,
-    `grouping`: the only ones, None for any. `scale_dtype`, `strategy`: as they are written where they are not plain.
+    `make`: the weight format, from the member `weights`, and whether each step is rounded as in the profile of the CPU.
+    `bits`, `grouping`: the only ones, None for any. `scale_dtype`, `strategy`: what config.json states of them, None
+    for nothing and for the strategy of the grouping.
     """
 
-    make: Callable[[_Arguments, bool], WeightFormat]
+    make: Callable[[_Weights, bool], WeightFormat]
     bits: int | None = None
     grouping: Grouping | None = None
     scale_dtype: str | None = None
     strategy: str | None = None
 
 
-_FLOAT8 = _Layout(lambda of, rounds: FloatQuantized(of.grouping, rounds), 8)
-_INT8 = _Layout(lambda of, rounds: IntQuantized(of.grouping, rounds, of.symmetric, of.bits))
+_INT_QUANTIZED = _Layout(lambda of, rounds: IntQuantized(of.grouping, rounds, of.symmetric, of.bits))
+_PACK_QUANTIZED = _Layout(lambda of, rounds: PackQuantized(of.grouping, rounds, of.symmetric, of.bits))
+_FLOAT_QUANTIZED = _Layout(lambda of, rounds: FloatQuantized(of.grouping, rounds), 8)
+_NVFP4 = _Layout(lambda of, rounds: Nvfp4Weight(), 4, groups_of(16), "torch.float8_e4m3fn", "tensor_group")
+_MXFP4 = _Layout(lambda of, rounds: MxWeight(4, rounds), 4, groups_of(32), "torch.uint8")
+_MXFP8 = _Layout(lambda of, rounds: MxWeight(8, rounds), 8, groups_of(32), "torch.uint8")
 _LAYOUTS: Mapping[str, Mapping[str, _Layout]] = {
-    "int-quantized": {"int": _INT8},
-    "pack-quantized": {
-        "int": _Layout(lambda of, rounds: PackQuantized(of.grouping, rounds, of.symmetric, of.bits)),
-    },
-    "float-quantized": {"float": _FLOAT8},
+    "int-quantized": {"int": _INT_QUANTIZED},
+    "pack-quantized": {"int": _PACK_QUANTIZED},
+    "float-quantized": {"float": _FLOAT_QUANTIZED},
     # The name of both where activations stay as they are.
-    "naive-quantized": {"int": _INT8, "float": _FLOAT8},
-    "nvfp4-pack-quantized": {
-        "float": _Layout(
-            lambda of, rounds: Nvfp4Weight(), 4, groups_of(16), "torch.float8_e4m3fn", strategy="tensor_group"
-        ),
-    },
-    "mxfp4-pack-quantized": {
-        "float": _Layout(lambda of, rounds: MxWeight(4, rounds), 4, groups_of(32), "torch.uint8"),
-    },
-    "mxfp8-quantized": {
-        "float": _Layout(lambda of, rounds: MxWeight(8, rounds), 8, groups_of(32), "torch.uint8"),
-    },
+    "naive-quantized": {"int": _INT_QUANTIZED, "float": _FLOAT_QUANTIZED},
+    "nvfp4-pack-quantized": {"float": _NVFP4},
+    "mxfp4-pack-quantized": {"float": _MXFP4},
+    "mxfp8-quantized": {"float": _MXFP8},
 }
 """By `format` and the `type` of the weights."""
 
 
-def _to_config(layout: str, of: _Arguments) -> Members:
+def _to_config(layout: str, weights: _Weights) -> Members:
     """Return the member `weights`."""
-    stated = _LAYOUTS[layout][of.kind]
-    members = _arguments(of.bits, of.kind, of.grouping.strategy, symmetric=of.symmetric)
-    if of.grouping.strategy == "group":
-        members["group_size"] = of.grouping.width
-    if of.grouping.strategy == "block":
-        members["block_structure"] = [of.grouping.height, of.grouping.width]
+    stated = _LAYOUTS[layout][weights.kind]
+    members = _arguments(weights.bits, weights.kind, weights.grouping.strategy, symmetric=weights.symmetric)
+    if weights.grouping.strategy == "group":
+        members["group_size"] = weights.grouping.width
+    if weights.grouping.strategy == "block":
+        members["block_structure"] = [weights.grouping.height, weights.grouping.width]
     if stated.scale_dtype is not None:
         members["scale_dtype"] = stated.scale_dtype
     if stated.strategy is not None:
@@ -111,15 +106,14 @@ def _from_config(layout: str, members: Mapping[str, Any], place: str) -> WeightF
         )
     if bits is None or not 1 <= bits <= 8:
         raise CheckpointError(f"num_bits is {bits}; expected 1 to 8")
-    of, known = _Arguments(bits, kind, _grouping_from_config(members, place), symmetric), _LAYOUTS[layout][kind]
-    other_grouping = known.grouping is not None and of.grouping != known.grouping
-    if known.bits is not None and (bits != known.bits or not symmetric or other_grouping):
+    grouping, known = _grouping_from_config(members, place), _LAYOUTS[layout][kind]
+    if known.bits is not None and (bits != known.bits or not symmetric or grouping != (known.grouping or grouping)):
         raise CheckpointError(
-            f"{bits}-bit floats{'' if symmetric else ' with zero points'} with strategy {of.grouping.strategy} and "
+            f"{bits}-bit floats{'' if symmetric else ' with zero points'} with strategy {grouping.strategy} and "
             "this group or block size are not supported"
         )
     # The profile matters for quantizing alone.
-    return known.make(of, True)
+    return known.make(_Weights(bits, kind, grouping, symmetric), True)
 
 
 def _grouping_from_config(members: Mapping[str, Any], place: str) -> Grouping:
@@ -173,10 +167,10 @@ def formats_of_groups(members: Mapping[str, Any]) -> Iterator[tuple[tuple[str, .
     for name in groups:
         group = member(groups, name, dict, "quantization_config.config_groups") or {}
         place = f"quantization_config.config_groups.{excerpt(name)}"
-        weights = member(group, "weights", dict, place)
-        if weights is not None:
+        stated = member(group, "weights", dict, place)
+        if stated is not None:
             layout = member(group, "format", str, place) or member(members, "format", str)
-            weight_format = _from_config(str(layout), weights, f"{place}.weights")
+            weight_format = _from_config(str(layout), stated, f"{place}.weights")
             yield strings(group, "targets", place), weight_format
 
 
@@ -196,18 +190,18 @@ def _scheme(
     name: str,
     description: str,
     layout: str,
-    of: _Arguments,
+    weights: _Weights,
     *,
     activations: Members | None = None,
     fused: bool = False,
 ) -> Scheme:
     def weight_format(profile: str) -> WeightFormat:
-        return _LAYOUTS[layout][of.kind].make(of, profile == COMPRESSED_TENSORS_CPU.name)
+        return _LAYOUTS[layout][weights.kind].make(weights, profile == COMPRESSED_TENSORS_CPU.name)
 
     def config(targets: Sequence[str], ignore: Sequence[str], left: Sequence[str]) -> Members:
         group = {
             "targets": list(targets),
-            "weights": _to_config(layout, of),
+            "weights": _to_config(layout, weights),
             "input_activations": activations,
             "output_activations": None,
             "format": layout,
@@ -229,52 +223,52 @@ def _scheme(
 
 
 def _integers(bits: int, grouping: Grouping, *, symmetric: bool = True, activations: bool = False) -> Preset:
-    def made(name: str, options: list[str]) -> Scheme:
-        chosen, is_symmetric = _chosen(name, options, grouping, symmetric)
+    def scheme(name: str, options: list[str]) -> Scheme:
+        chosen, is_symmetric = _options(name, options, grouping, symmetric)
         of_inputs = "; activations: 8-bit integers, one scale for each token, dynamic" if activations else ""
         with_zero_points = "" if is_symmetric else " and zero point"
         return _scheme(
             name,
-            f"{bits}-bit integers, one scale{with_zero_points} for each {_described(chosen)}{of_inputs}",
+            f"{bits}-bit integers, one scale{with_zero_points} for each {_sharing(chosen)}{of_inputs}",
             "int-quantized" if activations else "pack-quantized",
-            _Arguments(bits, "int", chosen, is_symmetric),
+            _Weights(bits, "int", chosen, is_symmetric),
             activations=_dynamic_activations(8, "int") if activations else None,
         )
 
-    return made
+    return scheme
 
 
 def _float8(grouping: Grouping, activations: Members | None) -> Preset:
-    def made(name: str, options: list[str]) -> Scheme:
-        chosen, symmetric = _chosen(name, options, grouping, True)
+    def scheme(name: str, options: list[str]) -> Scheme:
+        chosen, symmetric = _options(name, options, grouping, True)
         if not symmetric or chosen.strategy == "group" or (options and grouping.strategy == "block"):
             fitting = "none" if grouping.strategy == "block" else "channel, tensor"
             raise ParameterError(f"scheme {excerpt(name)}: the option does not fit FP8; available: {fitting}")
         of_inputs = "" if activations is None else "; activations: FP8, dynamic"
         return _scheme(
             name,
-            f"FP8 (f8E4M3FN), one scale for each {_described(chosen)}{of_inputs}",
+            f"FP8 (f8E4M3FN), one scale for each {_sharing(chosen)}{of_inputs}",
             "naive-quantized" if activations is None else "float-quantized",
-            _Arguments(8, "float", chosen),
+            _Weights(8, "float", chosen),
             activations=activations,
         )
 
-    return made
+    return scheme
 
 
 def _block_scaled(layout: str, description: str, *, fused: bool = False) -> Preset:
-    def made(name: str, options: list[str]) -> Scheme:
+    def scheme(name: str, options: list[str]) -> Scheme:
         if options:
             raise UnknownNameError(f"scheme {excerpt(name)}: '{excerpt(options[0])}' is not an option; there are none")
         known = _LAYOUTS[layout]["float"]
         assert known.bits is not None
         assert known.grouping is not None
-        return _scheme(name, description, layout, _Arguments(known.bits, "float", known.grouping), fused=fused)
+        return _scheme(name, description, layout, _Weights(known.bits, "float", known.grouping), fused=fused)
 
-    return made
+    return scheme
 
 
-def _described(grouping: Grouping) -> str:
+def _sharing(grouping: Grouping) -> str:
     if grouping.strategy == "group":
         return f"group of {grouping.width}"
     if grouping.strategy == "block":
@@ -282,7 +276,7 @@ def _described(grouping: Grouping) -> str:
     return grouping.strategy
 
 
-def _chosen(name: str, options: list[str], grouping: Grouping, symmetric: bool) -> tuple[Grouping, bool]:
+def _options(name: str, options: list[str], grouping: Grouping, symmetric: bool) -> tuple[Grouping, bool]:
     """Return the granularity of the scales, and whether the codes are symmetric. Raises UnknownNameError,
     ParameterError."""
     granularities = [option for option in options if option != "asymmetric"]

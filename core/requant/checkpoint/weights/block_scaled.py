@@ -176,11 +176,11 @@ class Nvfp4Weight(WeightFormat):
         )
 
     def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
-        found = (
+        regions = (
             Region("weight_packed", row_begin, row_end, 0, shape[1] // 2),
             Region("weight_scale", row_begin, row_end, 0, shape[1] // _NVFP4.width),
         )
-        return found if row_begin > 0 else (*found, Region("weight_global_scale", 0, 1, 0, 1))
+        return regions if row_begin > 0 else (*regions, Region("weight_global_scale", 0, 1, 0, 1))
 
     def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
         if extremes is None:
@@ -216,8 +216,8 @@ def _nvfp4_scales(stored: StoredRows) -> Array:
 
 def _global_scale(extremes: Extremes, dtype: str) -> np.float32:
     """Return G."""
-    found = _ideal_global_scale(np.float32(extremes.magnitude), dtype)
-    return found if np.isfinite(found) else np.float32(1)
+    ideal = _ideal_global_scale(np.float32(extremes.magnitude), dtype)
+    return ideal if np.isfinite(ideal) else np.float32(1)
 
 
 def _ideal_global_scale(largest: np.float32, dtype: str) -> np.float32:

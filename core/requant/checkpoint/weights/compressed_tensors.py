@@ -185,15 +185,15 @@ class ScaledWeight(WeightFormat):
 
     def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
         code_tensor = self.code_tensor(shape)
-        found = [Region(code_tensor.suffix, row_begin, row_end, 0, code_tensor.shape[1])]
+        regions = [Region(code_tensor.suffix, row_begin, row_end, 0, code_tensor.shape[1])]
         columns = self.grouping.columns(shape)
         if not self.needs_extremes or row_begin == 0:
-            found.append(Region("weight_scale", *self.grouping.scale_rows(row_begin, row_end), 0, columns))
+            regions.append(Region("weight_scale", *self.grouping.scale_rows(row_begin, row_end), 0, columns))
         if zero_points := self.zero_point_tensor(shape):
-            found.append(Region(zero_points.suffix, *self.zero_point_rows(row_begin, row_end), 0, columns))
+            regions.append(Region(zero_points.suffix, *self.zero_point_rows(row_begin, row_end), 0, columns))
         if row_begin == 0:
-            found += [Region(suffix, 0, 1, 0, each.shape[0]) for suffix, (each, _) in self.once(shape).items()]
-        return tuple(found)
+            regions += [Region(suffix, 0, 1, 0, each.shape[0]) for suffix, (each, _) in self.once(shape).items()]
+        return tuple(regions)
 
     def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
         block = self._block(rows.shape)
@@ -337,7 +337,7 @@ class PackQuantized(IntegerWeight):
     def coded(self, rows: Array, dtype: str, block: Block, scales: Array, zero_points: Array | None) -> Array:
         # The kernel packs pairs, so a block must not end within one.
         in_pairs = self.bits == 4 and (block.width % 2 == 0 or block.width == rows.shape[1])
-        found = codes(
+        coded = codes(
             PACKED_INTEGER_CODES if in_pairs else INTEGER_CODES,
             rows,
             dtype,
@@ -351,7 +351,7 @@ class PackQuantized(IntegerWeight):
             stride=padded(rows.shape[1], self.bits),
             per_byte=2 if in_pairs else 1,
         )
-        return found.view("<i4") if in_pairs else packed(found, self.bits, rows.shape[1])
+        return coded.view("<i4") if in_pairs else packed(coded, self.bits, rows.shape[1])
 
     def unpacked_codes(self, stored: StoredRows) -> Array:
         return unpacked(stored.parts["weight_packed"], self.bits, stored.shape[1])

@@ -108,14 +108,14 @@ class Nf4(WeightFormat):
     def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
         """Return bytes and blocks; 64 rows together are whole ones of both."""
         begin, end = row_begin * shape[1], row_end * shape[1]
-        found = (
+        regions = (
             Region(WEIGHT, begin // 2, -(-end // 2), 0, 1),
             Region(ABSMAX, 0, 1, begin // BLOCK, -(-end // BLOCK)),
         )
         if row_begin > 0:
-            return found
+            return regions
         whole = (each for each in self.stored(dtype, shape) if each.suffix not in (WEIGHT, ABSMAX))
-        return found + tuple(Region(each.suffix, 0, 1, 0, each.shape[0]) for each in whole)
+        return regions + tuple(Region(each.suffix, 0, 1, 0, each.shape[0]) for each in whole)
 
     def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
         """A NaN has the code 15, as in torch's `bucketize`."""
@@ -147,8 +147,8 @@ class Nf4(WeightFormat):
         codes, scales = _unpacked(stored.parts[WEIGHT]), self._scales(stored)
         table = np.tile(quantiles, 256 // NF4.size)
         count = stored.count * columns
-        found = scaled(codes, table, count, Block(1, BLOCK), scales, None, precision="F32", dtype=dtype)
-        return found.reshape(-1, columns)
+        rows = scaled(codes, table, count, Block(1, BLOCK), scales, None, precision="F32", dtype=dtype)
+        return rows.reshape(-1, columns)
 
     def codes(self, stored: StoredRows) -> Codes:
         columns = stored.shape[1]
@@ -160,16 +160,16 @@ class Nf4(WeightFormat):
 
     def _scales(self, stored: StoredRows) -> Array:
         """Return absmax of the blocks, f32."""
-        found = stored.parts[ABSMAX].reshape(-1)
+        absmax = stored.parts[ABSMAX].reshape(-1)
         if not self.nested:
-            return found
+            return absmax
         offset = read_state(stored.parts[STATE].tobytes()).offset
         if offset is None:
             raise CheckpointError("there is a nested_absmax that the quant_state does not describe")
         first = stored.begin * stored.shape[1] // BLOCK
-        shared = stored.parts[NESTED_ABSMAX].reshape(-1)[(first + np.arange(found.size)) // NESTED_BLOCK]
+        shared = stored.parts[NESTED_ABSMAX].reshape(-1)[(first + np.arange(absmax.size)) // NESTED_BLOCK]
         with np.errstate(all="ignore"):
-            scales: Array = stored.parts[NESTED_VALUES].reshape(-1)[found] * shared + np.float32(offset)
+            scales: Array = stored.parts[NESTED_VALUES].reshape(-1)[absmax] * shared + np.float32(offset)
         return scales
 
 

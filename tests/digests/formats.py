@@ -7,13 +7,12 @@ from functools import cache, partial
 
 import numpy as np
 
-from requant.checkpoint.gguf.rows import READABLE, read_elements, write_elements
-from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES, TensorType
+from requant.checkpoint.gguf.tensor_types import READABLE, TENSOR_TYPES, TensorType, read_elements, write_elements
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
 from requant.checkpoint.safetensors.dtypes import DTYPES
 from requant.checkpoint.schemes import SCHEMES, scheme_named
 from requant.checkpoint.weights.floats import bits_of
-from requant.checkpoint.weights.weight_format import WeightFormat
+from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 from requant.convert.blocks.block_tensor import BlockFormat, dequantize_blocks, quantize_blocks
 from requant.convert.blocks.mx import MX_ELEMENTS, MxRule
 from requant.convert.blocks.nvfp4 import GlobalScale
@@ -142,8 +141,7 @@ def _checkpoint(form: WeightFormat, dtype: str, kind: str, shape: tuple[int, int
     extremes = form.measure(rows, dtype) if form.needs_extremes else None
     stored = {region.suffix: array for region, array in form.quantize(rows, dtype, shape, 0, extremes)}
     yield from stored.values()
-    dtypes = {each.suffix: each.dtype for each in form.stored(dtype, shape)}
-    yield form.dequantize(stored, dtypes, dtype, shape, 0, shape[0])
+    yield form.dequantize(StoredRows.whole(stored, form.stored(dtype, shape), shape), dtype)
 
 
 def cases() -> Iterator[Case]:

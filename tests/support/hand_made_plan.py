@@ -28,7 +28,15 @@ from requant.checkpoint.plan.model import (
 from requant.checkpoint.safetensors.header import Header, TensorEntry
 from requant.checkpoint.safetensors.writer import head_bytes, layout
 from requant.checkpoint.storage.local import LocalStore
-from requant.checkpoint.weights.weight_format import Array, Extremes, Region, StoredTensor, WeightFormat
+from requant.checkpoint.weights.weight_format import (
+    Array,
+    Extremes,
+    PlainRows,
+    Region,
+    StoredRows,
+    StoredTensor,
+    WeightFormat,
+)
 
 
 class Bytes(WeightFormat):
@@ -51,25 +59,17 @@ class Bytes(WeightFormat):
             *once,
         )
 
-    def quantize(
-        self, rows: Array, dtype: str, shape: tuple[int, int], row_begin: int, extremes: Extremes | None = None
-    ) -> list[tuple[Region, Array]]:
-        high, low = (rows >> 8).astype(np.uint8), np.ascontiguousarray((rows & 255).astype(np.uint8).T)
-        arrays: list[Array] = [high, low, np.array([shape], np.int64)]
-        return list(zip(self.regions(dtype, shape, row_begin, row_begin + len(rows)), arrays, strict=False))
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        return {
+            "weight_high": (rows.bits >> 8).astype(np.uint8),
+            "weight_low": np.ascontiguousarray((rows.bits & 255).astype(np.uint8).T),
+            "weight_shape": np.array([rows.shape], np.int64),
+        }
 
-    def dequantize(
-        self,
-        stored: Mapping[str, Array],
-        dtypes: Mapping[str, str],
-        dtype: str,
-        shape: tuple[int, int],
-        row_begin: int,
-        row_end: int,
-    ) -> Array:
-        assert dtypes["weight_shape"] == "I64"
-        assert stored["weight_shape"].tolist() == [list(shape)]
-        return (stored["weight_high"].astype(np.uint16) << 8) | stored["weight_low"].T
+    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+        assert stored.dtypes["weight_shape"] == "I64"
+        assert stored.parts["weight_shape"].tolist() == [list(stored.shape)]
+        return (stored.parts["weight_high"].astype(np.uint16) << 8) | stored.parts["weight_low"].T
 
 
 class AboveLeast(WeightFormat):
@@ -87,22 +87,14 @@ class AboveLeast(WeightFormat):
     def measure(self, rows: Array, dtype: str) -> Extremes:
         return Extremes(float(rows.min()), float(rows.max()))
 
-    def quantize(
-        self, rows: Array, dtype: str, shape: tuple[int, int], row_begin: int, extremes: Extremes | None = None
-    ) -> list[tuple[Region, Array]]:
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
         assert extremes is not None
-        arrays = [rows - np.uint16(extremes.minimum), np.array([[extremes.maximum]], np.uint16)]
-        return list(zip(self.regions(dtype, shape, row_begin, row_begin + len(rows)), arrays, strict=False))
+        return {
+            "weight_distance": rows.bits - np.uint16(extremes.minimum),
+            "weight_largest": np.array([[extremes.maximum]], np.uint16),
+        }
 
-    def dequantize(
-        self,
-        stored: Mapping[str, Array],
-        dtypes: Mapping[str, str],
-        dtype: str,
-        shape: tuple[int, int],
-        row_begin: int,
-        row_end: int,
-    ) -> Array:
+    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
         raise NotImplementedError
 
 

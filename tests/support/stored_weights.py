@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from requant.checkpoint.safetensors.dtypes import DTYPES
-from requant.checkpoint.weights.weight_format import Extremes, WeightFormat
+from requant.checkpoint.weights.weight_format import Extremes, StoredRows, WeightFormat
 
 
 def matrix(shape: tuple[int, ...]) -> tuple[int, int]:
@@ -73,5 +73,5 @@ def dequantized(
                 stored[suffix] = array
             else:
                 stored[suffix] = array[region.row_begin : region.row_end, region.column_begin : region.column_end]
-        pieces.append(form.dequantize(stored, dtypes, dtype, shape, begin, end))
+        pieces.append(form.dequantize(StoredRows(stored, dtypes, shape, begin, end), dtype))
     return np.concatenate(pieces)

@@ -8,20 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from requant.checkpoint.quantization_config import awq, fine_grained_fp8, gptq, nf4
+from requant.checkpoint.quantization_config import compressed_tensors, methods
 from requant.checkpoint.scheme import Preset, Scheme
-from requant.checkpoint.weights.compressed_tensors.presets import COMPRESSED_TENSORS_PRESETS
 from requant.errors.names import entry_named
 
 __all__ = ["SCHEMES", "Scheme", "scheme_named"]
 
-_PRESETS: Mapping[str, Preset] = {
-    **COMPRESSED_TENSORS_PRESETS,
-    **fine_grained_fp8.PRESETS,
-    **gptq.PRESETS,
-    **awq.PRESETS,
-    **nf4.PRESETS,
-}
+_PRESETS: Mapping[str, Preset] = {**compressed_tensors.PRESETS, **methods.PRESETS}
 
 SCHEMES = tuple(_PRESETS)
 """The names, without options."""

@@ -16,7 +16,7 @@ from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.floats import bits_of
 from requant.checkpoint.weights.gptq import Gptq
 from requant.checkpoint.weights.nf4 import Nf4
-from requant.checkpoint.weights.weight_format import WeightFormat
+from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 from requant.self_test.known_calls import SHAPE, KnownCall, reals
 
 Array = NDArray[Any]
@@ -33,8 +33,7 @@ def _converted(scheme: str, dtype: str) -> Iterable[Array]:
     extremes = form.measure(rows, dtype) if form.needs_extremes else None
     stored = {region.suffix: array for region, array in form.quantize(rows, dtype, SHAPE, 0, extremes)}
     yield from stored.values()
-    dtypes = {each.suffix: each.dtype for each in form.stored(dtype, SHAPE)}
-    yield form.dequantize(stored, dtypes, dtype, SHAPE, 0, SHAPE[0])
+    yield form.dequantize(StoredRows.whole(stored, form.stored(dtype, SHAPE), SHAPE), dtype)
 
 
 def _known(scheme: str, dtype: str, digest: str) -> KnownCall:
@@ -90,9 +89,8 @@ def _stored(name: str) -> Iterable[Array]:
     for dtype in DTYPES:
         parts = weight_format.quantize(weight(dtype, shape), dtype, shape, 0)
         stored = {region.suffix: array for region, array in parts}
-        dtypes = {each.suffix: each.dtype for each in weight_format.stored(dtype, shape)}
         yield from stored.values()
-        yield weight_format.dequantize(stored, dtypes, "F32", shape, 0, shape[0])
+        yield weight_format.dequantize(StoredRows.whole(stored, weight_format.stored(dtype, shape), shape), "F32")
 
 
 KNOWN_WEIGHT_LAYOUTS = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from requant.checkpoint.profiles import COMPRESSED_TENSORS_CPU, COMPRESSED_TENSORS_CUDA
+from requant.checkpoint.quantization_config.compressed_tensors import PRESETS
 from requant.checkpoint.schemes import scheme_named
-from requant.checkpoint.weights.compressed_tensors.presets import COMPRESSED_TENSORS_PRESETS
 from requant.errors import CheckpointError, ParameterError, UnknownNameError
 from tests.support.page_table import DOCS
 
 
-@pytest.mark.parametrize("name", COMPRESSED_TENSORS_PRESETS)
+@pytest.mark.parametrize("name", PRESETS)
 def test_each_has_a_format_for_both_profiles(name: str) -> None:
     scheme = scheme_named(name)
     assert scheme.name == name

@@ -17,13 +17,11 @@ from requant.checkpoint.safetensors.writer import head_bytes, layout
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.storage.location import open_store
 from requant.checkpoint.weights.awq import Awq
-from requant.checkpoint.weights.compressed_tensors.float8 import FloatQuantized
-from requant.checkpoint.weights.compressed_tensors.grouping import blocks_of
+from requant.checkpoint.weights.compressed_tensors import FloatQuantized, Grouping
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.gptq import Gptq
-from requant.checkpoint.weights.nf4 import STATE
-from requant.checkpoint.weights.nf4_state import read_state
-from requant.checkpoint.weights.weight_format import Array, WeightFormat
+from requant.checkpoint.weights.nf4 import STATE, read_state
+from requant.checkpoint.weights.weight_format import Array, StoredRows, WeightFormat
 from requant.errors import CheckpointError, ParameterError, UnknownNameError
 from tests.support.planned_checkpoint import HeadersOnly, Tensors, checkpoint, header_of, planned
 
@@ -106,8 +104,8 @@ def test_both_directions(scheme: str, tmp_path: Path) -> None:
         assert stored.keys() == parts.keys()
         for suffix, array in stored.items():
             np.testing.assert_array_equal(there.pop(f"{module}.{suffix}").reshape(array.shape), array)
-        dtypes = {each.suffix: each.dtype for each in weight_format.stored("BF16", weight.shape)}
-        values = weight_format.dequantize(stored, dtypes, "BF16", weight.shape, 0, weight.shape[0])
+        tensors_of_weight = weight_format.stored("BF16", weight.shape)
+        values = weight_format.dequantize(StoredRows.whole(stored, tensors_of_weight, weight.shape), "BF16")
         np.testing.assert_array_equal(restored.pop(f"{module}.weight"), values)
     for name, array in plain.items():
         np.testing.assert_array_equal(there.pop(name), array)
@@ -339,10 +337,11 @@ def test_blocks_wider_than_the_weight(width: int) -> None:
     dtypes = {"weight": "F8_E4M3", "weight_scale_inv": "F32", "weight_scale": "F32"}
     formats: tuple[tuple[WeightFormat, dict[str, Array]], ...] = (
         (FineGrainedFp8(height=128, width=width, ragged=True), of_fp8),
-        (FloatQuantized(blocks_of(128, width), True), of_compressed_tensors),
+        (FloatQuantized(Grouping(128, width), True), of_compressed_tensors),
     )
     for weight_format, stored in formats:
-        codes = weight_format.codes(stored, dtypes, (4, 30), 0, 4)
+        rows = StoredRows(stored, dtypes, (4, 30), 0, 4)
+        codes = weight_format.codes(rows)
         assert codes.scales.tolist() == [[2.0]] * 4
-        values = weight_format.dequantize(stored, dtypes, "F32", (4, 30), 0, 4)
+        values = weight_format.dequantize(rows, "F32")
         assert values[0, 8] == 2 * 2.0**-6

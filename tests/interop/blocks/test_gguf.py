@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from requant.checkpoint.gguf.rows import write_elements
-from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES
+from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES, write_elements
 from requant.convert.blocks.gguf import BLOCK, GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
 from tests.interop.blocks.block_cases import finite_blocks
 from tests.interop.comparison import Comparison

@@ -18,7 +18,7 @@ from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.gptq import Gptq
 from requant.checkpoint.weights.nf4 import STATE, Nf4
-from requant.checkpoint.weights.weight_format import WeightFormat
+from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 from tests.interop.checkpoint.conversion import dequantize, quantize
 from tests.interop.checkpoint.source_model import DTYPES, LLAMA, llama, weights
 from tests.interop.conformance import systems
@@ -91,9 +91,9 @@ def test_fine_grained_fp8_of_transformers(scale_format: str, dtype: str) -> None
         equal(found["weight_scale_inv"], expected["a.weight_scale_inv"])
         read: Any = Fp8Dequantize(library.hf_quantizer)
         plain = read._dequantize_one(expected["a.weight"], expected["a.weight_scale_inv"], DTYPES[dtype])
-        described = {each.suffix: each.dtype for each in form.stored(NAMES[dtype], found["weight"].shape)}
         shape = (weight.shape[0], weight.shape[1])
-        equal(form.dequantize(found, described, NAMES[dtype], shape, 0, shape[0]), plain)
+        rows = StoredRows.whole(found, form.stored(NAMES[dtype], shape), shape)
+        equal(form.dequantize(rows, NAMES[dtype]), plain)
         both("FINE_GRAINED_FP8" if scale_format == "float" else "FINE_GRAINED_FP8_UE8M0", systems.TRANSFORMERS, weight)
 
 
@@ -156,9 +156,8 @@ def test_nf4_of_bitsandbytes(dtype: str) -> None:
         equal(of_ours["weight"], codes)
         for suffix, tensor in state.as_dict(packed=True).items():
             equal(of_ours[f"weight.{suffix}"], tensor)
-        described = {each.suffix: each.dtype for each in form.stored(NAMES[dtype], bits(weight).shape)}
         shape = (weight.shape[0], weight.shape[1])
-        ours = form.dequantize(of_ours, described, NAMES[dtype], shape, 0, shape[0])
+        ours = form.dequantize(StoredRows.whole(of_ours, form.stored(NAMES[dtype], shape), shape), NAMES[dtype])
         theirs = functional.dequantize_4bit(codes, state)
         if dtype == "bf16":
             # With AVX512-BF16 its rounding flushes subnormals.
@@ -179,12 +178,11 @@ def test_nf4_of_bitsandbytes_with_quantized_scales(dtype: str) -> None:
         parts = {f"weight.{suffix}": bits(tensor)[None] for suffix, tensor in state.as_dict(packed=True).items()}
         form = Nf4(parts[STATE].size, nested=True)
         shape = (weight.shape[0], weight.shape[1])
-        described = {each.suffix: each.dtype for each in form.stored("F32", shape)}
-        assert described.keys() == {"weight", *parts}
+        rows = StoredRows.whole({"weight": bits(codes), **parts}, form.stored("F32", shape), shape)
+        assert rows.dtypes.keys() == rows.parts.keys()
         # In f32, into which nothing is flushed.
         state.dtype = torch.float32
-        ours = form.dequantize({"weight": bits(codes), **parts}, described, "F32", shape, 0, shape[0])
-        equal(ours, functional.dequantize_4bit(codes, state))
+        equal(form.dequantize(rows, "F32"), functional.dequantize_4bit(codes, state))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -206,9 +204,8 @@ def test_awq_of_autoawq(dtype: str) -> None:
         found = stored(form, weight, dtype)
         for suffix in ("qweight", "qzeros", "scales"):
             equal(found[suffix], getattr(expected, suffix))
-        described = {each.suffix: each.dtype for each in form.stored(NAMES[dtype], bits(weight).shape)}
         shape = (weight.shape[0], weight.shape[1])
-        ours = form.dequantize(found, described, "F16", shape, 0, shape[0])
+        ours = form.dequantize(StoredRows.whole(found, form.stored(NAMES[dtype], shape), shape), "F16")
         read = packing.dequantize_gemm(expected.qweight, expected.qzeros, expected.scales, 4, 128)
         equal(ours, read.t().contiguous())
         both("AWQ", systems.AUTOAWQ, weight)

@@ -8,7 +8,7 @@ from functools import partial
 
 from requant.checkpoint.gguf.header_reader import read_header
 from requant.checkpoint.gguf.plan import GgufPlan, GgufStep, plan_gguf
-from requant.checkpoint.gguf.rows import read_elements, write_elements
+from requant.checkpoint.gguf.tensor_types import read_elements, write_elements
 from requant.checkpoint.run.progress import Progress, ProgressCallback, ProgressCounter
 from requant.checkpoint.run.work import Job, Piece, default_threads, run_jobs
 from requant.checkpoint.storage.new_file import check_new

@@ -133,7 +133,7 @@ def _step(
     if weight_format is None:
         raise CheckpointError("has quantized parameters, but nothing in quantization_config applies to it")
     found = {suffix: StoredTensor(suffix, part.dtype, part.shape) for suffix, part in parameters.items()}
-    weight_format, shape = weight_format.as_found(found, weight_shapes.get(module))
+    weight_format, shape = weight_format.resolve_from_stored(found, weight_shapes.get(module))
     scale = parameters.get("weight_scale")
     of_weight = scale.dtype if scale is not None and scale.dtype in _FLOATS else dtype
     expected = weight_format.stored(of_weight, shape)

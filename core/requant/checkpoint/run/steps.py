@@ -18,8 +18,8 @@ from requant.checkpoint.run.stored_weight import Files, StoredWeight
 from requant.checkpoint.run.work import Piece
 from requant.checkpoint.safetensors.dtypes import DTYPES
 from requant.checkpoint.storage.store import FileWriter, Store, StoredFile
+from requant.checkpoint.weights.blocks import first_not_below
 from requant.checkpoint.weights.floats import EPSILON, values
-from requant.checkpoint.weights.not_finite import first_not_below
 from requant.checkpoint.weights.weight_format import Array, Extremes, Region, WeightFormat
 from requant.errors import CheckpointError
 
@@ -183,13 +183,13 @@ class Steps:
 
     def _dequantize_piece(self, weight: StoredWeight, begin: int, end: int, writer: FileWriter, target: int) -> None:
         step, regions = weight.step, weight.regions(begin, end)
-        stored = weight.stored(begin, end)
-        rows = step.format.dequantize(stored, weight.dtypes, step.dtype, step.shape, begin, end)
+        stored = weight.rows(begin, end)
+        rows = step.format.dequantize(stored, step.dtype)
         data = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
         writer.write(target + begin * _row_bytes(step.dtype, step.shape), data)
-        self.counter.add(read=sum(stored[suffix].nbytes for suffix in regions), written=len(data))
+        self.counter.add(read=sum(stored.parts[suffix].nbytes for suffix in regions), written=len(data))
         if self.observe is not None:
-            by_region = {suffix: [(region, stored[suffix])] for suffix, region in regions.items()}
+            by_region = {suffix: [(region, stored.parts[suffix])] for suffix, region in regions.items()}
             self.observe(step, begin, rows, by_region)
 
     def _piece(
@@ -322,7 +322,7 @@ def _check_scales(
         dtype = places[region.suffix].dtype
         if dtype not in EPSILON:
             continue
-        lost = step.format.lost(region.suffix, values(array, dtype))
+        lost = step.format.overflowed_scales(region.suffix, values(array, dtype))
         if lost.any():
             row, column = (int(each) for each in np.argwhere(lost)[0])
             place = f"[{region.row_begin + row}, {region.column_begin + column}]"

@@ -11,7 +11,7 @@ from requant.checkpoint.plan.model import DequantizeStep
 from requant.checkpoint.run.matrix_bytes import StoredMatrix
 from requant.checkpoint.safetensors.dtypes import DTYPES
 from requant.checkpoint.storage.store import Store, StoredFile
-from requant.checkpoint.weights.weight_format import Array, Region
+from requant.checkpoint.weights.weight_format import Array, Region, StoredRows
 
 _LONG_RUN = 64 << 10
 """Ranges of at least this many bytes are read separately, not together with their neighbors."""
@@ -63,27 +63,23 @@ class StoredWeight:
         source = self.step.stored[suffix]
         return StoredMatrix(source.dtype, source.shape, source.begin)
 
-    @property
-    def dtypes(self) -> dict[str, str]:
-        """The dtypes of the stored tensors, by suffix."""
-        return {suffix: source.dtype for suffix, source in self.step.stored.items()}
-
     def regions(self, row_begin: int, row_end: int) -> dict[str, Region]:
         """Return the stored parts for some rows, by suffix."""
         found = self.step.format.regions(self.step.dtype, self.step.shape, row_begin, row_end)
         return {region.suffix: region for region in found}
 
-    def stored(self, row_begin: int, row_end: int) -> dict[str, Array]:
-        """Return the stored matrices for some rows, and in full the tensors that are stored once."""
+    def rows(self, row_begin: int, row_end: int) -> StoredRows:
+        """Read some rows."""
         regions = self.regions(row_begin, row_end)
-        stored = {}
+        parts = {}
         for suffix, source in self.step.stored.items():
             place = self.place(suffix)
             whole = Region(suffix, 0, place.rows, 0, place.columns)
             if suffix in regions and regions[suffix] != whole:
-                stored[suffix] = self.files.region(source.file, place, regions[suffix])
+                parts[suffix] = self.files.region(source.file, place, regions[suffix])
                 continue
             if suffix not in self._whole:
                 self._whole[suffix] = self.files.region(source.file, place, whole)
-            stored[suffix] = self._whole[suffix]
-        return stored
+            parts[suffix] = self._whole[suffix]
+        dtypes = {suffix: source.dtype for suffix, source in self.step.stored.items()}
+        return StoredRows(parts, dtypes, self.step.shape, row_begin, row_end)

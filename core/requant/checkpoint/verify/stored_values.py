@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite, prod
 from typing import NamedTuple
 
@@ -43,15 +43,12 @@ from requant.checkpoint.verify.fault import Fault
 from requant.checkpoint.verify.weight_rows import QuantizedWeight, row_ranges
 from requant.checkpoint.weights import nf4
 from requant.checkpoint.weights.awq import Awq
-from requant.checkpoint.weights.compressed_tensors.float8 import FloatQuantized
-from requant.checkpoint.weights.compressed_tensors.integers import IntQuantized, PackQuantized
-from requant.checkpoint.weights.compressed_tensors.mx import MxWeight
-from requant.checkpoint.weights.compressed_tensors.nvfp4 import Nvfp4Weight
+from requant.checkpoint.weights.block_scaled import MxWeight, Nvfp4Weight
+from requant.checkpoint.weights.compressed_tensors import FloatQuantized, IntQuantized, PackQuantized
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.floats import EPSILON, values
 from requant.checkpoint.weights.gptq import Gptq
-from requant.checkpoint.weights.nf4 import Nf4
-from requant.checkpoint.weights.nf4_state import is_written_state
+from requant.checkpoint.weights.nf4 import Nf4, is_written_state
 from requant.checkpoint.weights.weight_format import Array
 from requant.errors import CheckpointError
 from requant.errors.cancellation import check_cancelled
@@ -355,18 +352,17 @@ def _state(piece: Array, begin: int) -> Wrong:
 
 def _codes_without_scale(weight: QuantizedWeight, suffix: str) -> tuple[int, ...] | None:
     """Return the place in the weight of the first code that is not 0 where the scale is; None without one."""
-    dtypes, form, shape = weight.stored.dtypes, weight.format, weight.shape
-    dtype = dtypes[suffix]
     for begin, end in row_ranges(weight):
-        stored = weight.stored.stored(begin, end)
-        scales = stored[suffix]
+        stored = weight.stored.rows(begin, end)
+        scales, dtype = stored.parts[suffix], stored.dtypes[suffix]
         zero = (
             (scales & np.uint8(0x7F)) == 0 if dtype == "F8_E4M3" else values(np.ascontiguousarray(scales), dtype) == 0
         )
         if not zero.any():
             continue
-        ones = {**stored, suffix: np.where(zero, scales.dtype.type(_ONES[dtype]), scales)}
-        with_ones, as_stored = (form.dequantize(each, dtypes, "F32", shape, begin, end) for each in (ones, stored))
+        ones = {**stored.parts, suffix: np.where(zero, scales.dtype.type(_ONES[dtype]), scales)}
+        with_ones = weight.format.dequantize(replace(stored, parts=ones), "F32")
+        as_stored = weight.format.dequantize(stored, "F32")
         lost = (with_ones != 0) & (as_stored == 0)
         if lost.any():
             row, column = np.unravel_index(int(np.argmax(lost)), lost.shape)

@@ -12,13 +12,13 @@ from requant.checkpoint.plan.directory.source import Source, read_source
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Plan, Request
 from requant.checkpoint.plan.planner import plan_of
 from requant.checkpoint.plan.selection import Selection
-from requant.checkpoint.quantization_config.members import member, strings
+from requant.checkpoint.quantization_config.compressed_tensors import METHOD, targets_and_ignore
 from requant.checkpoint.run.manifest import MANIFEST, Manifest, read_manifest
 from requant.checkpoint.selection import check_linear
 from requant.checkpoint.storage.store import Store, StoredFile
 from requant.checkpoint.verify.fault import Fault
 from requant.checkpoint.verify.manifest_check import manifest_faults
-from requant.errors import CheckpointError, DestinationError, ParameterError, StorageError, excerpt
+from requant.errors import CheckpointError, DestinationError, ParameterError, StorageError
 from requant.errors.cancellation import check_cancelled
 
 _PIECE = 1 << 20
@@ -86,7 +86,7 @@ def _dequantization(source: Source, faults: list[Fault]) -> Plan | None:
     if members is None:
         return None
     plan = plan_of(source, Request(Direction.DEQUANTIZE, None, ""))
-    if members.get("quant_method") == "compressed-tensors":
+    if members.get("quant_method") == METHOD:
         faults += _left_out(plan, members)
     return plan
 
@@ -98,14 +98,7 @@ def _left_out(plan: Plan, members: Mapping[str, Any]) -> Iterator[Fault]:
     quantized: not embeddings, which other tools leave as they are without a word. Nothing is said where a regular
     expression could take forever, such as one with a look-around.
     """
-    groups = member(members, "config_groups", dict) or {}
-    place = "quantization_config.config_groups"
-    targets = tuple(
-        each
-        for name in groups
-        for each in strings(member(groups, name, dict, place) or {}, "targets", f"{place}.{excerpt(name)}")
-    )
-    ignored = strings(members, "ignore")
+    targets, ignored = targets_and_ignore(members)
     try:
         selection = Selection(targets, ignored)
     except ParameterError as error:

@@ -67,12 +67,11 @@ class QuantizedWeight:
 
     def f32(self, begin: int, end: int) -> Array:
         """Return rows as the f32 that a loader computes."""
-        stored = self.stored.stored(begin, end)
-        return self.format.dequantize(stored, self.stored.dtypes, "F32", self.shape, begin, end)
+        return self.format.dequantize(self.stored.rows(begin, end), "F32")
 
     def codes(self, begin: int, end: int) -> Codes:
         """Return the codes and scales of rows."""
-        return self.format.codes(self.stored.stored(begin, end), self.stored.dtypes, self.shape, begin, end)
+        return self.format.codes(self.stored.rows(begin, end))
 
 
 Weight = PlainWeight | QuantizedWeight

@@ -22,18 +22,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from requant.checkpoint.weights.blocks import Block, extremes_of_groups, scaled
-from requant.checkpoint.weights.floats import bits_of, check_weight, rounded, values
+from requant.checkpoint.weights.floats import UNSIGNED, bits_of, check_weight, rounded
 from requant.checkpoint.weights.packing import transposed_words
 from requant.checkpoint.weights.weight_format import (
     Array,
     Codes,
     Extremes,
+    PlainRows,
     Region,
+    StoredRows,
     StoredTensor,
     WeightFormat,
     check_groups,
     matrix_shape,
-    with_regions,
 )
 from requant.errors import CheckpointError
 from requant.kernels.checkpoint.shifted_codes import SHIFTED_CODES_IN_F16
@@ -43,7 +44,6 @@ from requant.kernels.simd.widen import FloatKind
 _LANES = 8
 _LARGEST = np.float32(15)
 _SMALLEST_RANGE = np.float32(np.float16(1e-5))
-_TABLE = np.arange(256, dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,9 @@ class Awq(WeightFormat):
             StoredTensor("scales", "F16", (columns // group, out)),
         )
 
-    def as_found(
+    def resolve_from_stored(
         self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
     ) -> tuple[WeightFormat, tuple[int, int]]:
-        """As `WeightFormat.as_found`."""
         words = tensors["qweight"].shape if "qweight" in tensors else ()
         return self, matrix_shape((words[1] * _LANES, words[0]) if len(words) == 2 else ())
 
@@ -93,20 +92,15 @@ class Awq(WeightFormat):
             Region("scales", 0, groups, row_begin, row_end),
         )
 
-    def quantize(
-        self, rows: Array, dtype: str, shape: tuple[int, int], row_begin: int, extremes: Extremes | None = None
-    ) -> list[tuple[Region, Array]]:
-        """As `WeightFormat.quantize`. A NaN has the code 0.
-
-        Raises CheckpointError for a number beyond the range of f16.
-        """
-        group = self._group(shape)
-        lows, highs = extremes_of_groups(rows, dtype, group)
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        """A NaN has the code 0. Raises CheckpointError for a number beyond the range of f16."""
+        group = self._group(rows.shape)
+        lows, highs = extremes_of_groups(rows.bits, rows.dtype, group)
         # Rounding keeps the order, so these are the extremes of the rounded weights.
         low, high = rounded(lows, "F16"), rounded(highs, "F16")
         beyond = (np.isinf(low) & np.isfinite(lows)) | (np.isinf(high) & np.isfinite(highs))
         if beyond.any():
-            row = row_begin + int(np.argwhere(beyond)[0, 0])
+            row = rows.begin + int(np.argwhere(beyond)[0, 0])
             raise CheckpointError(
                 f"row {row} has a magnitude above 65504, the largest f16, in which AWQ computes. Add the module to "
                 "ignore, or choose another scheme"
@@ -115,48 +109,30 @@ class Awq(WeightFormat):
             spans = np.maximum(rounded(high - low, "F16"), _SMALLEST_RANGE)
             scales = rounded(spans / _LARGEST, "F16")
             zeros = _clamped(-np.rint(rounded(low / scales, "F16")))
-        codes = np.empty(rows.shape, np.uint8)
+        codes = np.empty(rows.bits.shape, np.uint8)
         SHIFTED_CODES_IN_F16(
-            rows.reshape(-1).view(np.uint8), FloatKind[dtype], group, scales.reshape(-1), zeros.reshape(-1),
-            int(_LARGEST), codes.reshape(-1),
+            rows.kernel_bytes, FloatKind[rows.dtype], group, scales.reshape(-1), zeros.reshape(-1), int(_LARGEST),
+            codes.reshape(-1),
         )  # fmt: skip
-        parts = {
+        return {
             "qweight": _packed(codes),
             "qzeros": _packed(zeros.astype(np.uint8)),
             "scales": np.ascontiguousarray(bits_of(scales, "F16").T),
         }
-        return with_regions(parts, self.regions(dtype, shape, row_begin, row_begin + rows.shape[0]))
 
-    def dequantize(
-        self,
-        stored: Mapping[str, Array],
-        dtypes: Mapping[str, str],
-        dtype: str,
-        shape: tuple[int, int],
-        row_begin: int,
-        row_end: int,
-    ) -> Array:
-        """As `WeightFormat.dequantize`."""
-        codes, zeros, scales = self._parts(stored, dtypes)
-        block, precision = Block(1, self._group(shape)), dtypes["scales"]
-        return scaled(codes, _TABLE, shape[1], block, scales, zeros, precision=precision, dtype=dtype)
+    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+        codes, zeros, scales = self._parts(stored)
+        block, precision = Block(1, self._group(stored.shape)), stored.dtypes["scales"]
+        return scaled(codes, UNSIGNED, stored.shape[1], block, scales, zeros, precision=precision, dtype=dtype)
 
-    def codes(
-        self,
-        stored: Mapping[str, Array],
-        dtypes: Mapping[str, str],
-        shape: tuple[int, int],
-        row_begin: int,
-        row_end: int,
-    ) -> Codes:
-        """As `WeightFormat.codes`."""
-        codes, _, scales = self._parts(stored, dtypes)
+    def codes(self, stored: StoredRows) -> Codes:
+        codes, _, scales = self._parts(stored)
         return Codes(codes.astype(np.int16), 0, int(_LARGEST), scales, uniform=True)
 
-    def _parts(self, stored: Mapping[str, Array], dtypes: Mapping[str, str]) -> tuple[Array, Array, Array]:
+    def _parts(self, stored: StoredRows) -> tuple[Array, Array, Array]:
         """Return the codes, bytes [rows, in], and the zero points and scales, f32 [rows, groups]."""
-        scales = np.ascontiguousarray(values(np.ascontiguousarray(stored["scales"]), dtypes["scales"]).T)
-        return _unpacked(stored["qweight"]), _unpacked(stored["qzeros"]).astype(np.float32), scales
+        codes, zeros = (_unpacked(stored.parts[suffix]) for suffix in ("qweight", "qzeros"))
+        return codes, zeros.astype(np.float32), np.ascontiguousarray(stored.floats("scales").T)
 
 
 def _clamped(numbers: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Weights by the blocks of elements that share a scale: extremes, codes and values, by the kernels.
+"""Weights by the blocks of elements that share a scale: extremes, codes and values, by the kernels; values to refuse.
 
 A block is (height, width): that many rows and columns, cut off at the edges of the weight. Rows of a weight are arrays
 of bits (`DTYPES[dtype].array`), C-contiguous. Scales and zero points are f32, a matrix of one for each block.
@@ -6,12 +6,14 @@ of bits (`DTYPES[dtype].array`), C-contiguous. Scales and zero points are f32, a
 
 from __future__ import annotations
 
+from math import gcd
 from typing import NamedTuple
 
 import numpy as np
 
-from requant.checkpoint.weights.floats import values
+from requant.checkpoint.weights.floats import E2M1, E4M3, values
 from requant.checkpoint.weights.weight_format import Array, Extremes
+from requant.kernels.checkpoint.codes import E4M3_CODES, PACKED_E2M1_CODES
 from requant.kernels.checkpoint.magnitudes import LARGEST_MAGNITUDES
 from requant.kernels.checkpoint.values import scaled_values
 from requant.kernels.jit.jit import Kernel
@@ -19,7 +21,6 @@ from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.widen import FloatKind
 from requant.kernels.statistics.reduce import MINIMUM_MAXIMUM
 
-_KINDS = {"F32": FloatKind.F32, "F16": FloatKind.F16, "BF16": FloatKind.BF16}
 _PRECISIONS = {"F32": Precision.NATIVE, "F16": Precision.F16, "BF16": Precision.BF16}
 _NONE = np.zeros(0, np.float32)
 
@@ -49,6 +50,22 @@ def largest_patterns(rows: Array, dtype: str, block: Block) -> Array:
     if block.height > 1:
         largest = np.maximum.reduceat(largest, np.arange(0, rows.shape[0], block.height), axis=0)
     return largest.view(rows.dtype)
+
+
+def first_not_below(rows: Array, dtype: str, limit: float) -> int | None:
+    """Return the index, in row-major order, of the first NaN or magnitude of at least `limit`; None without one.
+
+    With an infinite limit: the first NaN or infinity.
+    """
+    if rows.size == 0:
+        return None
+    of_rows = largest_magnitudes(rows, dtype, Block(1, rows.shape[1]))
+    below = of_rows[:, 0] < limit
+    if below.all():
+        return None
+    row = int(np.argmin(below))
+    column = int(np.argmin(np.abs(values(rows[row], dtype)) < limit))
+    return row * int(rows.shape[1]) + column
 
 
 def extremes_of_groups(rows: Array, dtype: str, width: int) -> tuple[Array, Array]:
@@ -108,7 +125,7 @@ def codes(
     target = make((count, stride // per_byte), np.uint8)
     kernel(
         rows.reshape(-1).view(np.uint8),
-        int(_KINDS[dtype]),
+        int(FloatKind[dtype]),
         count,
         columns,
         block.height,
@@ -123,6 +140,44 @@ def codes(
         target.reshape(-1),
     )
     return target
+
+
+def e4m3_codes(rows: Array, dtype: str, block: Block, scales: Array, *, rounds: bool) -> Array:
+    """Return f8E4M3FN(clamp(R(w / s), -448, 448)) as bytes."""
+    return codes(
+        E4M3_CODES,
+        rows,
+        dtype,
+        block,
+        scales,
+        None,
+        rounds=rounds,
+        lowest=-E4M3.largest,
+        highest=E4M3.largest,
+        stride=rows.shape[1],
+    )
+
+
+def packed_e2m1_codes(rows: Array, dtype: str, block: Block, scales: Array, *, rounds: bool) -> Array:
+    """Return E2M1(clamp(R(w / s), -6, 6)), two to a byte, the first in the lower half: [rows, in / 2].
+
+    RNE by thresholds: > .25, >= .75, > 1.25, >= 1.75, > 2.5, >= 3.5, > 5. The sign bit is that of what is below 0, also
+    where the code is 0; -0 gives 0, and so does NaN. Source: compressed-tensors 0.20.0,
+    `quantization/utils/fp4_utils.py`, `compressors/nvfp4/helpers.py`.
+    """
+    return codes(
+        PACKED_E2M1_CODES,
+        rows,
+        dtype,
+        block,
+        scales,
+        None,
+        rounds=rounds,
+        lowest=-E2M1.largest,
+        highest=E2M1.largest,
+        stride=rows.shape[1],
+        per_byte=2,
+    )
 
 
 def scaled(
@@ -156,10 +211,18 @@ def scaled(
         scales.reshape(-1),
         _NONE if zero_points is None else zero_points.reshape(-1),
         int(Precision.NATIVE if precision == dtype else _PRECISIONS[precision]),
-        int(_KINDS[dtype]),
+        int(FloatKind[dtype]),
         target.reshape(-1),
     )
     return target.view("<f4" if dtype == "F32" else "<u2")
+
+
+def scales_by_row(scales: Array, block: Block, rows: int, columns: int) -> Array:
+    """Return the scales that each of some rows has, [rows, k], each for columns / k of them."""
+    of_rows = np.repeat(scales, min(block.height, rows), axis=0)[:rows]
+    # Where the edge of the weight cuts blocks off, they are not of equal widths.
+    width = gcd(block.width, columns)
+    return np.repeat(of_rows, block.width // width, axis=1)[:, : columns // width]
 
 
 def _check_parameters(scales: Array, zero_points: Array | None, rows: int, columns: int, block: Block) -> None:

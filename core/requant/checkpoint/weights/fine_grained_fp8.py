@@ -21,18 +21,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import gcd
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block, scaled
-from requant.checkpoint.weights.compressed_tensors.float8 import E4M3_HIGHEST, E4M3_PLACES, E4M3_VALUES
-from requant.checkpoint.weights.floats import check_weight
+from requant.checkpoint.weights.blocks import Block, scaled, scales_by_row
+from requant.checkpoint.weights.floats import E4M3, E8M0_VALUES, check_weight
 from requant.checkpoint.weights.weight_format import (
     Array,
     Codes,
     Extremes,
+    PlainRows,
     Region,
+    StoredRows,
     StoredTensor,
     WeightFormat,
     matrix_shape,
@@ -45,7 +45,6 @@ WEIGHT, SCALE = "weight", "weight_scale_inv"
 # Of a scale: F32, F8_E8M0, or U8 with the bits of an E8M0.
 _SCALES = ("F32", "F8_E8M0", "U8")
 _EXPONENT_BIAS = 127
-_E8M0_NAN = 255
 
 
 def _reach(exponent: int) -> int:
@@ -83,7 +82,7 @@ class FineGrainedFp8(WeightFormat):
             )
 
     @property
-    def rows_together(self) -> int:  # type: ignore[override]
+    def rows_together(self) -> int:
         """Whole blocks."""
         return self.height
 
@@ -97,10 +96,10 @@ class FineGrainedFp8(WeightFormat):
             return ()
         return StoredTensor(WEIGHT, "F8_E4M3", shape), StoredTensor(SCALE, self.scale_dtype, self._grid(shape))
 
-    def as_found(
+    def resolve_from_stored(
         self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
     ) -> tuple[WeightFormat, tuple[int, int]]:
-        """As `WeightFormat.as_found`: scales are of the dtype that they have, whatever config.json says."""
+        """Scales are of the dtype that they have, whatever config.json says."""
         shape = matrix_shape(tensors[WEIGHT].shape if WEIGHT in tensors else ())
         scale = tensors.get(SCALE)
         return (self if scale is None else replace(self, scale_dtype=scale.dtype)), shape
@@ -112,65 +111,36 @@ class FineGrainedFp8(WeightFormat):
             Region(SCALE, row_begin // self.height, -(-row_end // self.height), 0, self._grid(shape)[1]),
         )
 
-    def quantize(
-        self, rows: Array, dtype: str, shape: tuple[int, int], row_begin: int, extremes: Extremes | None = None
-    ) -> list[tuple[Region, Array]]:
-        """Return the codes and the inverse scales of some rows."""
-        count = rows.shape[0]
-        codes, scales = self.regions(dtype, shape, row_begin, row_begin + count)
-        inverses = np.empty((scales.row_end - scales.row_begin, scales.column_end), np.float32)
-        made = np.empty((count, shape[1]), np.uint8)
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        count, columns = rows.bits.shape
+        inverses = np.empty((-(-count // self.height), self._grid(rows.shape)[1]), np.float32)
+        codes = np.empty((count, columns), np.uint8)
         powers = self.scale_dtype != "F32"
         kernels.quantize(
-            rows.reshape(-1).view(np.uint8), FloatKind[dtype], made.reshape(-1), inverses.reshape(-1),
-            count, shape[1], self.height, self.width, powers, _REACH,
+            rows.kernel_bytes, FloatKind[rows.dtype], codes.reshape(-1), inverses.reshape(-1),
+            count, columns, self.height, self.width, powers, _REACH,
         )  # fmt: skip
         if powers:
-            return [(codes, made), (scales, (inverses.view(np.uint32) >> np.uint32(23)).astype(np.uint8))]
-        return [(codes, made), (scales, inverses)]
+            return {WEIGHT: codes, SCALE: (inverses.view(np.uint32) >> np.uint32(23)).astype(np.uint8)}
+        return {WEIGHT: codes, SCALE: inverses}
 
-    def lost(self, suffix: str, scales: Array) -> Array:
-        """As `WeightFormat.lost`: the inverse of a scale that overflows is 0."""
-        lost: Array = WeightFormat.lost(self, suffix, scales) | (scales == 0)
-        return lost
+    def overflowed_scales(self, suffix: str, scales: Array) -> Array:
+        """The inverse of a scale that overflows is 0."""
+        overflowed: Array = WeightFormat.overflowed_scales(self, suffix, scales) | (scales == 0)
+        return overflowed
 
-    def dequantize(
-        self,
-        stored: Mapping[str, Array],
-        dtypes: Mapping[str, str],
-        dtype: str,
-        shape: tuple[int, int],
-        row_begin: int,
-        row_end: int,
-    ) -> Array:
-        """Return f32(code * inverse scale), rounded to `dtype`."""
-        block = Block(self.height, min(self.width, shape[1]))
-        codes = np.ascontiguousarray(stored[WEIGHT])
-        scales = _scales(stored[SCALE], dtypes[SCALE])
-        return scaled(codes, E4M3_VALUES, shape[1], block, scales, None, precision="F32", dtype=dtype)
+    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+        codes = np.ascontiguousarray(stored.parts[WEIGHT])
+        block, scales = self._block(stored.shape), _scales(stored)
+        return scaled(codes, E4M3.values, stored.shape[1], block, scales, None, precision="F32", dtype=dtype)
 
-    def codes(
-        self,
-        stored: Mapping[str, Array],
-        dtypes: Mapping[str, str],
-        shape: tuple[int, int],
-        row_begin: int,
-        row_end: int,
-    ) -> Codes:
-        """As `WeightFormat.codes`."""
-        scales = np.repeat(_scales(stored[SCALE], dtypes[SCALE]), self.height, axis=0)[: row_end - row_begin]
-        # Where the edge of the weight cuts blocks off, they are not of equal widths.
-        block = min(self.width, shape[1])
-        width = gcd(block, shape[1])
-        scales = np.repeat(scales, block // width, axis=1)[:, : shape[1] // width]
-        return Codes(E4M3_PLACES[stored[WEIGHT]], -E4M3_HIGHEST, E4M3_HIGHEST, scales, uniform=False)
+    def codes(self, stored: StoredRows) -> Codes:
+        scales = scales_by_row(_scales(stored), self._block(stored.shape), stored.count, stored.shape[1])
+        return Codes(E4M3.places[stored.parts[WEIGHT]], -E4M3.highest, E4M3.highest, scales, uniform=False)
+
+    def _block(self, shape: tuple[int, int]) -> Block:
+        return Block(self.height, min(self.width, shape[1]))
 
 
-def _scales(stored: Array, dtype: str) -> Array:
-    return np.ascontiguousarray(stored) if dtype == "F32" else _values_of_e8m0(stored)
-
-
-def _values_of_e8m0(codes: Array) -> Array:
-    """Return 2^(code - 127) as f32, NaN for 255."""
-    powers = np.ldexp(np.float32(1), np.minimum(codes, _E8M0_NAN - 1).astype(np.int32) - _EXPONENT_BIAS)
-    return np.where(codes == _E8M0_NAN, np.float32(np.nan), powers)
+def _scales(stored: StoredRows) -> Array:
+    return stored.floats(SCALE) if stored.dtypes[SCALE] == "F32" else E8M0_VALUES[stored.parts[SCALE]]

@@ -1,22 +1,56 @@
-"""The floats of weights and scales: BF16, F16 and F32 as bits, and as the f32 in which their arithmetic is done.
+"""The floats of weights and scales: as bits, as the f32 in which their arithmetic is done, and by their codes.
 
-These are for scales, of which there are few. Weights are the matter of `requant.kernels.checkpoint`.
+BF16, F16 and F32 here are those of scales, of which there are few. Weights are the matter of
+`requant.kernels.checkpoint`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from requant.convert.small_floats import decode_table, small_float
 from requant.errors import CheckpointError
-from requant.plan.compute_dtype import f16_of_f32, f32_of_f16
+from requant.formats.elements import FLOATS
+from requant.plan.compute_dtype import narrowed, widen
 
 Array = NDArray[Any]
 
 EPSILON = {"BF16": np.float32(2.0**-7), "F16": np.float32(2.0**-10), "F32": np.float32(2.0**-23)}
 """From 1 to the next number of the dtype: torch.finfo(dtype).eps."""
+
+TORCH_NAMES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
+
+
+class CodeTable(NamedTuple):
+    """The codes of a small float, by the byte that holds one, in its lower half where it has 4 bits.
+
+    `values`: f32. `places`: in the order of all values, i16, as `Codes` counts them; that of a NaN is beyond the last.
+    `highest`: the place of `largest`.
+    """
+
+    values: Array
+    places: Array
+    highest: int
+    largest: float
+
+
+def _code_table(element_name: str) -> CodeTable:
+    element = small_float(element_name)
+    codes = np.arange(256) % (1 << element.width)
+    magnitudes = (codes & ~element.sign_bit).astype(np.int16)
+    places = np.where(codes & element.sign_bit, -magnitudes, magnitudes)
+    return CodeTable(decode_table(element_name)[codes], places, element.largest_code, element.largest)
+
+
+E2M1 = _code_table("f4E2M1FN")
+E4M3 = _code_table("f8E4M3FN")
+UNSIGNED = np.arange(256, dtype=np.float32)
+"""The values of unsigned integers, by their bytes."""
+E8M0_VALUES = decode_table("f8E8M0FNU")
+"""2^(code - 127), NaN for 255."""
 
 
 def check_weight(dtype: str, shape: tuple[int, int]) -> None:
@@ -29,11 +63,7 @@ def check_weight(dtype: str, shape: tuple[int, int]) -> None:
 
 def values(bits: Array, dtype: str) -> Array:
     """Return the f32 of BF16, F16 or F32 (`DTYPES[dtype].array`): all are exact."""
-    if dtype == "BF16":
-        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    if dtype == "F16":
-        return f32_of_f16(bits)
-    return bits.view(np.float32)
+    return bits.view(np.float32) if dtype == "F32" else widen(bits, FLOATS[dtype.lower()])
 
 
 def rounded(numbers: Array, dtype: str) -> Array:
@@ -47,11 +77,4 @@ def bits_of(numbers: Array, dtype: str) -> Array:
     The library's NaN has the sign and payload that its vector instructions leave.
     """
     numbers = np.where(np.isnan(numbers), np.float32(np.nan), numbers)
-    if dtype == "F32":
-        return numbers
-    if dtype == "F16":
-        return f16_of_f32(numbers).view(np.uint16)
-    bits = numbers.view(np.uint32)
-    # There is no carry out of this NaN's mantissa.
-    nearest = (bits + (((bits >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF))) >> np.uint32(16)
-    return nearest.astype(np.uint16)
+    return numbers if dtype == "F32" else narrowed(numbers, FLOATS[dtype.lower()]).view(np.uint16)

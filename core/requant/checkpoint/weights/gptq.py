@@ -25,18 +25,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from requant.checkpoint.weights.blocks import Block, extremes_of_groups, scaled
-from requant.checkpoint.weights.floats import bits_of, check_weight, rounded, values
+from requant.checkpoint.weights.floats import UNSIGNED, bits_of, check_weight, rounded
 from requant.checkpoint.weights.packing import packed, padded, transposed_words, unpacked
 from requant.checkpoint.weights.weight_format import (
     Array,
     Codes,
     Extremes,
+    PlainRows,
     Region,
+    StoredRows,
     StoredTensor,
     WeightFormat,
     check_groups,
     matrix_shape,
-    with_regions,
 )
 from requant.errors import CheckpointError
 from requant.kernels.checkpoint.shifted_codes import SHIFTED_CODES
@@ -71,7 +72,7 @@ class Gptq(WeightFormat):
             )
 
     @property
-    def rows_together(self) -> int:  # type: ignore[override]
+    def rows_together(self) -> int:
         """As many rows as have their zero points in one word."""
         return _WORD // self.bits
 
@@ -99,10 +100,9 @@ class Gptq(WeightFormat):
             *g_idx,
         )
 
-    def as_found(
+    def resolve_from_stored(
         self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
     ) -> tuple[WeightFormat, tuple[int, int]]:
-        """As `WeightFormat.as_found`: whether there is a g_idx, and the dtype of the scales."""
         words = tensors["qweight"].shape if "qweight" in tensors else ()
         shape = matrix_shape((words[1], words[0] * (_WORD // self.bits)) if len(words) == 2 else ())
         scales = tensors.get("scales")
@@ -121,25 +121,22 @@ class Gptq(WeightFormat):
             *g_idx,
         )
 
-    def quantize(
-        self, rows: Array, dtype: str, shape: tuple[int, int], row_begin: int, extremes: Extremes | None = None
-    ) -> list[tuple[Region, Array]]:
-        """As `WeightFormat.quantize`. A NaN has the code 0."""
-        group = self._group(shape)
-        scales, zeros = self._parameters(*extremes_of_groups(rows, dtype, group))
-        codes: Array = np.empty(rows.shape, np.uint8)
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        """A NaN has the code 0."""
+        columns, group = rows.shape[1], self._group(rows.shape)
+        scales, zeros = self._parameters(*extremes_of_groups(rows.bits, rows.dtype, group))
+        codes: Array = np.empty(rows.bits.shape, np.uint8)
         SHIFTED_CODES(
-            rows.reshape(-1).view(np.uint8), FloatKind[dtype], group, scales.reshape(-1), zeros.reshape(-1),
-            2**self.bits - 1, codes.reshape(-1),
+            rows.kernel_bytes, FloatKind[rows.dtype], group, scales.reshape(-1), zeros.reshape(-1), 2**self.bits - 1,
+            codes.reshape(-1),
         )  # fmt: skip
         stored_zeros = (zeros.astype(np.int16) - (2 - self.version)).astype(np.uint8) & np.uint8(2**self.bits - 1)
-        parts = {
-            "qweight": transposed_words(packed(codes, self.bits, shape[1])),
+        return {
+            "qweight": transposed_words(packed(codes, self.bits, columns)),
             "qzeros": self._packed_zeros(stored_zeros),
             "scales": np.ascontiguousarray(bits_of(scales, self.scale_dtype).T),
-            "g_idx": (np.arange(shape[1], dtype=np.int32) // np.int32(group))[None],
+            "g_idx": (np.arange(columns, dtype=np.int32) // np.int32(group))[None],
         }
-        return with_regions(parts, self.regions(dtype, shape, row_begin, row_begin + rows.shape[0]))
 
     def _packed_zeros(self, zeros: Array) -> Array:
         """Return the words of [rows, groups] zero points, those of rows that there are not being 0."""
@@ -168,48 +165,26 @@ class Gptq(WeightFormat):
             zeros = np.minimum(np.rint(-low / scales), np.float32(2**self.bits - 1))
         return scales, np.where(np.isnan(zeros), zero, zeros)
 
-    def dequantize(
-        self,
-        stored: Mapping[str, Array],
-        dtypes: Mapping[str, str],
-        dtype: str,
-        shape: tuple[int, int],
-        row_begin: int,
-        row_end: int,
-    ) -> Array:
-        """As `WeightFormat.dequantize`. `g_idx` says which group a column has, where it is stored.
+    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+        """`g_idx`, where it is stored, has the group of each column. Raises CheckpointError for an unknown one."""
+        codes, zeros, scales, width = self._parts(stored)
+        block, precision = Block(1, width), stored.dtypes["scales"]
+        return scaled(codes, UNSIGNED, stored.shape[1], block, scales, zeros, precision=precision, dtype=dtype)
 
-        Raises CheckpointError where it names a group that there is not.
-        """
-        codes, zeros, scales, width = self._parts(stored, dtypes, shape, row_end - row_begin)
-        table = np.arange(256, dtype=np.float32)
-        return scaled(codes, table, shape[1], Block(1, width), scales, zeros, precision=dtypes["scales"], dtype=dtype)
+    def codes(self, stored: StoredRows) -> Codes:
+        codes, _, scales, _ = self._parts(stored)
+        return Codes(codes[:, : stored.shape[1]].astype(np.int16), 0, 2**self.bits - 1, np.abs(scales), uniform=True)
 
-    def codes(
-        self,
-        stored: Mapping[str, Array],
-        dtypes: Mapping[str, str],
-        shape: tuple[int, int],
-        row_begin: int,
-        row_end: int,
-    ) -> Codes:
-        """As `WeightFormat.codes`."""
-        codes, _, scales, _ = self._parts(stored, dtypes, shape, row_end - row_begin)
-        return Codes(codes[:, : shape[1]].astype(np.int16), 0, 2**self.bits - 1, np.abs(scales), uniform=True)
-
-    def _parts(
-        self, stored: Mapping[str, Array], dtypes: Mapping[str, str], shape: tuple[int, int], rows: int
-    ) -> tuple[Array, Array, Array, int]:
+    def _parts(self, stored: StoredRows) -> tuple[Array, Array, Array, int]:
         """Return the codes, bytes [rows, in]; zero points and scales, f32 [rows, k]; the columns of each, in / k."""
-        words = transposed_words(stored["qweight"])
-        codes = unpacked(words, self.bits, shape[1])
-        zeros = unpacked(stored["qzeros"], self.bits, rows)[:, :rows]
+        columns = stored.shape[1]
+        codes = unpacked(transposed_words(stored.parts["qweight"]), self.bits, columns)
+        zeros = unpacked(stored.parts["qzeros"], self.bits, stored.count)[:, : stored.count]
         zeros = (zeros + np.uint8(2 - self.version)) & np.uint8(2**self.bits - 1)
-        scales = values(np.ascontiguousarray(stored["scales"]), dtypes["scales"])
-        width = self._group(shape)
+        scales, width = stored.floats("scales"), self._group(stored.shape)
         if self.has_g_idx:
-            groups = self._groups(stored["g_idx"], scales.shape[0])
-            if not np.array_equal(groups, np.arange(shape[1]) // width):
+            groups = self._groups(stored.parts["g_idx"], scales.shape[0])
+            if not np.array_equal(groups, np.arange(columns) // width):
                 zeros, scales, width = zeros[groups], scales[groups], 1
         return codes, np.ascontiguousarray(zeros.T.astype(np.float32)), np.ascontiguousarray(scales.T), width
 

@@ -12,32 +12,37 @@ offset), with a nested_absmax for 256 of them.
 A last block of fewer elements divides, x = f32(w / absmax), and stores 1e-38 for an absmax below that. A byte has two
 codes, the first in its upper half; the last one of an odd number is followed by the code of 0, 7.
 
+The shape and the dtype are in a `quant_state`, JSON as bytes.
+
 Source: bitsandbytes 0.50.2, `quantize_4bit` and `_dequantize_4bit_compute` (`backends/default/ops.py`), `QuantState`
-(`functional.py`).
+and its `as_dict` (`functional.py`), `pack_dict_to_tensor` (`utils.py`).
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import gcd
+from typing import Any
 
 import numpy as np
 
+from requant.checkpoint.small_json import parse_small_json
 from requant.checkpoint.weights.blocks import Block, scaled
-from requant.checkpoint.weights.floats import check_weight, values
-from requant.checkpoint.weights.nf4_state import BLOCK, NESTED_BLOCK, read_state, state_of
+from requant.checkpoint.weights.floats import TORCH_NAMES, check_weight, values
 from requant.checkpoint.weights.weight_format import (
     Array,
     Codes,
     Extremes,
+    PlainRows,
     Region,
+    StoredRows,
     StoredTensor,
     WeightFormat,
     matrix_shape,
-    with_regions,
 )
-from requant.errors import CheckpointError
+from requant.errors import CheckpointError, excerpt
 from requant.kernels.checkpoint import quantiles as kernels
 from requant.kernels.simd.widen import FloatKind
 
@@ -58,6 +63,9 @@ _SMALLEST = np.float32(1e-38)
 ZERO = 7
 """The code of 0."""
 _BYTES = 256
+BLOCK = 64
+NESTED_BLOCK = 256
+_MAX_STATE_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -89,10 +97,10 @@ class Nf4(WeightFormat):
             *(of_scales if self.nested else ()),
         )
 
-    def as_found(
+    def resolve_from_stored(
         self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
     ) -> tuple[WeightFormat, tuple[int, int]]:
-        """As `WeightFormat.as_found`. `stated`: the shape in the state."""
+        """`stated`: the shape in the state."""
         state, shape = tensors.get(STATE), matrix_shape(stated or ())
         length = None if state is None or len(state.shape) != 1 else state.shape[0]
         return replace(self, state_bytes=length, nested=NESTED_ABSMAX in tensors), shape
@@ -100,22 +108,20 @@ class Nf4(WeightFormat):
     def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
         """Return bytes and blocks; 64 rows together are whole ones of both."""
         begin, end = row_begin * shape[1], row_end * shape[1]
-        found = (
+        regions = (
             Region(WEIGHT, begin // 2, -(-end // 2), 0, 1),
             Region(ABSMAX, 0, 1, begin // BLOCK, -(-end // BLOCK)),
         )
         if row_begin > 0:
-            return found
+            return regions
         whole = (each for each in self.stored(dtype, shape) if each.suffix not in (WEIGHT, ABSMAX))
-        return found + tuple(Region(each.suffix, 0, 1, 0, each.shape[0]) for each in whole)
+        return regions + tuple(Region(each.suffix, 0, 1, 0, each.shape[0]) for each in whole)
 
-    def quantize(
-        self, rows: Array, dtype: str, shape: tuple[int, int], row_begin: int, extremes: Extremes | None = None
-    ) -> list[tuple[Region, Array]]:
-        """As `WeightFormat.quantize`. A NaN has the code 15, as in torch's `bucketize`."""
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        """A NaN has the code 15, as in torch's `bucketize`."""
         if self.nested:
             raise ValueError("the scales are not quantized")
-        bits = rows.reshape(-1)
+        bits, dtype = rows.bits.reshape(-1), rows.dtype
         whole = bits.size - bits.size % BLOCK
         absmax = np.empty(-(-bits.size // BLOCK), np.float32)
         packed = np.empty(-(-bits.size // 2), np.uint8)
@@ -125,63 +131,45 @@ class Nf4(WeightFormat):
         )  # fmt: skip
         if whole < bits.size:
             absmax[-1], packed[whole // 2 :] = _last_block(values(bits[whole:], dtype))
-        parts: dict[str, Array] = {
+        return {
             WEIGHT: packed[:, None],
             ABSMAX: absmax[None],
             QUANTILES: NF4[None],
-            STATE: np.frombuffer(state_of(dtype, shape), np.uint8)[None],
+            STATE: np.frombuffer(state_of(dtype, rows.shape), np.uint8)[None],
         }
-        return with_regions(parts, self.regions(dtype, shape, row_begin, row_begin + rows.shape[0]))
 
-    def dequantize(
-        self,
-        stored: Mapping[str, Array],
-        dtypes: Mapping[str, str],
-        dtype: str,
-        shape: tuple[int, int],
-        row_begin: int,
-        row_end: int,
-    ) -> Array:
-        """As `WeightFormat.dequantize`, with the values of `quant_map`.
-
-        Raises CheckpointError where that has not 16 values.
-        """
-        quantiles = stored[QUANTILES].reshape(-1)
+    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+        """The values are those of `quant_map`. Raises CheckpointError where that has not 16 values."""
+        quantiles = stored.parts[QUANTILES].reshape(-1)
         if quantiles.shape != NF4.shape:
             raise CheckpointError(f"quant_map has {quantiles.size} values; expected {NF4.size}")
-        count = (row_end - row_begin) * shape[1]
-        codes, scales = _unpacked(stored[WEIGHT]), self._scales(stored, row_begin * shape[1])
+        columns = stored.shape[1]
+        codes, scales = _unpacked(stored.parts[WEIGHT]), self._scales(stored)
         table = np.tile(quantiles, 256 // NF4.size)
-        found = scaled(codes, table, count, Block(1, BLOCK), scales, None, precision="F32", dtype=dtype)
-        return found.reshape(-1, shape[1])
+        count = stored.count * columns
+        rows = scaled(codes, table, count, Block(1, BLOCK), scales, None, precision="F32", dtype=dtype)
+        return rows.reshape(-1, columns)
 
-    def codes(
-        self,
-        stored: Mapping[str, Array],
-        dtypes: Mapping[str, str],
-        shape: tuple[int, int],
-        row_begin: int,
-        row_end: int,
-    ) -> Codes:
-        """As `WeightFormat.codes`."""
-        count, width = (row_end - row_begin) * shape[1], gcd(BLOCK, shape[1])
-        codes = _unpacked(stored[WEIGHT])[0, :count].astype(np.int16) - ZERO
+    def codes(self, stored: StoredRows) -> Codes:
+        columns = stored.shape[1]
+        count, width = stored.count * columns, math.gcd(BLOCK, columns)
+        codes = _unpacked(stored.parts[WEIGHT])[0, :count].astype(np.int16) - ZERO
         # Pieces begin with a block, and blocks run from one row into the next.
-        scales = self._scales(stored, row_begin * shape[1])[np.arange(0, count, width) // BLOCK]
-        by_row = scales.reshape(row_end - row_begin, -1)
-        return Codes(codes.reshape(-1, shape[1]), -ZERO, NF4.size - 1 - ZERO, by_row, uniform=False)
+        scales = self._scales(stored)[np.arange(0, count, width) // BLOCK].reshape(stored.count, -1)
+        return Codes(codes.reshape(-1, columns), -ZERO, NF4.size - 1 - ZERO, scales, uniform=False)
 
-    def _scales(self, stored: Mapping[str, Array], begin: int) -> Array:
-        """Return absmax of the blocks from element `begin` on, f32."""
-        found = stored[ABSMAX].reshape(-1)
+    def _scales(self, stored: StoredRows) -> Array:
+        """Return absmax of the blocks, f32."""
+        absmax = stored.parts[ABSMAX].reshape(-1)
         if not self.nested:
-            return found
-        offset = read_state(stored[STATE].tobytes()).offset
+            return absmax
+        offset = read_state(stored.parts[STATE].tobytes()).offset
         if offset is None:
             raise CheckpointError("there is a nested_absmax that the quant_state does not describe")
-        shared = stored[NESTED_ABSMAX].reshape(-1)[(begin // BLOCK + np.arange(found.size)) // NESTED_BLOCK]
+        first = stored.begin * stored.shape[1] // BLOCK
+        shared = stored.parts[NESTED_ABSMAX].reshape(-1)[(first + np.arange(absmax.size)) // NESTED_BLOCK]
         with np.errstate(all="ignore"):
-            scales: Array = stored[NESTED_VALUES].reshape(-1)[found] * shared + np.float32(offset)
+            scales: Array = stored.parts[NESTED_VALUES].reshape(-1)[absmax] * shared + np.float32(offset)
         return scales
 
 
@@ -200,3 +188,53 @@ def _unpacked(stored: Array) -> Array:
     codes = np.empty((1, 2 * packed.size), np.uint8)
     kernels.unpack(packed, codes.reshape(-1).view(np.uint16))
     return codes
+
+
+@dataclass(frozen=True, slots=True)
+class Nf4State:
+    """`shape`: of the weight. `offset`: what is added to scales that are quantized themselves, None for plain ones."""
+
+    shape: tuple[int, int]
+    offset: float | None
+
+
+def state_of(dtype: str, shape: tuple[int, int]) -> bytes:
+    """Return the state of a weight with plain scales, in the bytes of Python's `json.dumps`."""
+    state = {"quant_type": "nf4", "blocksize": BLOCK, "dtype": TORCH_NAMES[dtype], "shape": list(shape)}
+    return json.dumps(state).encode()
+
+
+def is_written_state(text: bytes) -> bool:
+    """Return whether a state that can be read has the members that bitsandbytes writes, and only those."""
+    state: Any = json.loads(text)
+    nested = {f"nested_{each}" for each in ("blocksize", "dtype", "offset")} if "nested_blocksize" in state else set()
+    members = {"quant_type", "blocksize", "dtype", "shape"} | nested
+    return state.keys() == members and all(state[each] in TORCH_NAMES.values() for each in members if "dtype" in each)
+
+
+def read_state(text: bytes) -> Nf4State:
+    """Return what a state says.
+
+    Raises CheckpointError for a state that cannot be read, and for weights in other blocks or of another type.
+    """
+    try:
+        state: Any = parse_small_json(text, _MAX_STATE_BYTES)
+        kind, block, shape = state["quant_type"], state["blocksize"], state["shape"]
+        nested, offset = state.get("nested_blocksize"), state.get("nested_offset")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise CheckpointError("the quant_state is not in the form that bitsandbytes writes") from None
+    if kind != "nf4" or block != BLOCK:
+        raise CheckpointError(
+            f"weights of type '{excerpt(str(kind))}' in blocks of {excerpt(str(block))} are not supported; expected "
+            f"nf4 in blocks of {BLOCK}"
+        )
+    if not isinstance(shape, list) or not all(isinstance(each, int) and not isinstance(each, bool) for each in shape):
+        raise CheckpointError("the shape of the quant_state is not a list of integers")
+    if nested is None:
+        return Nf4State(matrix_shape(tuple(shape)), None)
+    if nested != NESTED_BLOCK or not isinstance(offset, float) or not math.isfinite(offset):
+        raise CheckpointError(
+            f"scales that are quantized in blocks of {excerpt(str(nested))} with the offset {excerpt(str(offset))} are "
+            f"not supported; expected blocks of {NESTED_BLOCK} and a finite number"
+        )
+    return Nf4State(matrix_shape(tuple(shape)), offset)

@@ -37,9 +37,8 @@ def packed(codes: Array, bits: int, count: int) -> Array:
         return codes.view("<i4")
     target = np.empty((codes.shape[0], codes.shape[1] * bits // 8), np.uint8)
     PACK[1](codes.reshape(-1), target.reshape(-1), bits)
-    found = target.view("<i4")
     # Rows of widths that do not divide 32 were packed with words that they do not have.
-    return np.ascontiguousarray(found[:, : words(count, bits)])
+    return np.ascontiguousarray(target.view("<i4")[:, : words(count, bits)])
 
 
 def unpacked(stored: Array, bits: int, count: int) -> Array:

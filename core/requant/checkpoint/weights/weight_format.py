@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from requant.checkpoint.weights.floats import values
 from requant.errors import CheckpointError
 
 Array = NDArray[Any]
@@ -51,6 +52,11 @@ class Extremes:
     minimum: float
     maximum: float
 
+    @property
+    def magnitude(self) -> float:
+        """The larger of their magnitudes."""
+        return max(abs(self.minimum), abs(self.maximum))
+
     def union(self, other: Extremes) -> Extremes:
         """Return the extremes of both; NaN if one is."""
         if self.minimum != self.minimum or other.minimum != other.minimum:
@@ -59,8 +65,55 @@ class Extremes:
 
 
 @dataclass(frozen=True, slots=True)
+class PlainRows:
+    """Rows of a weight of `shape` [out, in], from the row `begin` on.
+
+    `bits`: [rows, in] elements as `DTYPES[dtype].array`, C-contiguous.
+    """
+
+    bits: Array
+    dtype: str
+    shape: tuple[int, int]
+    begin: int
+
+    @property
+    def kernel_bytes(self) -> Array:
+        """The elements as kernels take them."""
+        return self.bits.reshape(-1).view(np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Rows [begin, end) of a quantized weight of `shape` [out, in], as they are stored.
+
+    `parts`: by suffix, the matrices of `WeightFormat.regions`, and what is stored once as a whole. `dtypes`: those in
+    which they are stored, by suffix.
+    """
+
+    parts: Mapping[str, Array]
+    dtypes: Mapping[str, str]
+    shape: tuple[int, int]
+    begin: int
+    end: int
+
+    @staticmethod
+    def whole(parts: Mapping[str, Array], tensors: Iterable[StoredTensor], shape: tuple[int, int]) -> StoredRows:
+        """Return all rows of a weight. `tensors`: those that store it, of which `parts` are the matrices."""
+        return StoredRows(parts, {each.suffix: each.dtype for each in tensors}, shape, 0, shape[0])
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return self.end - self.begin
+
+    def floats(self, suffix: str) -> Array:
+        """Return the part of a suffix, stored as BF16, F16 or F32, as f32, C-contiguous."""
+        return values(np.ascontiguousarray(self.parts[suffix]), self.dtypes[suffix])
+
+
+@dataclass(frozen=True, slots=True)
 class Codes:
-    """Some rows of a quantized weight, taken apart.
+    """Codes and scales of a range of rows.
 
     `codes`: [rows, in] i16, the integers, or the places of floats in the order of all values of their type (0: zero),
     so that neighbours differ by 1. `lowest`, `highest`: of all that are written. `scales`: f32 [rows, k], each for
@@ -81,11 +134,15 @@ class WeightFormat(ABC):
     Instances are immutable and hold no tensor.
     """
 
-    rows_together: int = 1
-    """Pieces begin at a multiple of this many rows."""
+    @property
+    def rows_together(self) -> int:
+        """Pieces begin at a multiple of this many rows."""
+        return 1
 
-    needs_extremes: bool = False
-    """Whether `quantize` needs the extremes of the whole tensor, or of the set of tensors that share a scale."""
+    @property
+    def needs_extremes(self) -> bool:
+        """Whether `quantize` needs the extremes of the whole tensor, or of the set of tensors that share a scale."""
+        return False
 
     @abstractmethod
     def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
@@ -102,7 +159,7 @@ class WeightFormat(ABC):
         writing, and is given to every call of `dequantize` as a whole.
         """
 
-    def as_found(
+    def resolve_from_stored(
         self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
     ) -> tuple[WeightFormat, tuple[int, int]]:
         """Return the format of a weight of a checkpoint, with what its tensors alone say, and the weight's shape.
@@ -128,7 +185,7 @@ class WeightFormat(ABC):
         """Return whether the scale that finite extremes ask for overflows, and something else is stored instead."""
         return False
 
-    def lost(self, suffix: str, scales: Array) -> Array:
+    def overflowed_scales(self, suffix: str, scales: Array) -> Array:
         """Return which stored scales, as f32, are those of values whose scale overflows: infinite ones, and NaN."""
         return ~np.isfinite(scales)
 
@@ -136,7 +193,6 @@ class WeightFormat(ABC):
         """Return the extremes of some rows, for `needs_extremes`."""
         raise NotImplementedError
 
-    @abstractmethod
     def quantize(
         self, rows: Array, dtype: str, shape: tuple[int, int], row_begin: int, extremes: Extremes | None = None
     ) -> list[tuple[Region, Array]]:
@@ -147,39 +203,23 @@ class WeightFormat(ABC):
         converted as the library does; whoever refuses them looks with `first_not_below` before, and for scales that
         are not finite afterwards.
         """
+        parts = self.quantized(PlainRows(rows, dtype, shape, row_begin), extremes)
+        return [(each, parts[each.suffix]) for each in self.regions(dtype, shape, row_begin, row_begin + rows.shape[0])]
 
     @abstractmethod
-    def dequantize(
-        self,
-        stored: Mapping[str, Array],
-        dtypes: Mapping[str, str],
-        dtype: str,
-        shape: tuple[int, int],
-        row_begin: int,
-        row_end: int,
-    ) -> Array:
-        """Return the rows [row_begin, row_end) as bits of `dtype`, [rows, in].
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        """Return the matrices of the stored tensors for some rows, by suffix; also those that are stored once."""
 
-        `stored`: by suffix, the matrices of `regions`, and what is stored once as a whole. `dtypes`: by suffix, the
-        dtypes in which they are stored: the library computes in that of the scales, and its result is then rounded
-        (RNE) to `dtype`.
+    @abstractmethod
+    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+        """Return rows as bits of `dtype`, [rows, in].
+
+        The library computes in the dtype of the scales, and its result is then rounded (RNE) to `dtype`.
         """
 
-    def codes(
-        self,
-        stored: Mapping[str, Array],
-        dtypes: Mapping[str, str],
-        shape: tuple[int, int],
-        row_begin: int,
-        row_end: int,
-    ) -> Codes:
-        """Return the codes and scales of the rows [row_begin, row_end). `stored`, `dtypes`: as for `dequantize`."""
+    def codes(self, stored: StoredRows) -> Codes:
+        """Return the codes and scales of rows."""
         raise NotImplementedError
-
-
-def with_regions(parts: Mapping[str, Array], regions: Iterable[Region]) -> list[tuple[Region, Array]]:
-    """Return each region with the part, by suffix, that belongs to it."""
-    return [(each, parts[each.suffix]) for each in regions]
 
 
 def check_groups(shape: tuple[int, int], group: int) -> None:

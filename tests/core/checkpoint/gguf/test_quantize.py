@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from requant.checkpoint.gguf.header_reader import read_header
 from requant.checkpoint.gguf.quantize import plan_gguf_file, quantize_gguf
-from requant.checkpoint.gguf.rows import write_elements
-from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES
+from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES, write_elements
 from requant.checkpoint.run.progress import Progress
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.local_writer import LocalWriter

@@ -23,7 +23,7 @@ from requant.checkpoint.plan.dry_run.text import plan_text
 from requant.checkpoint.run.manifest import MANIFEST, read_manifest
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.reading import file_named
-from requant.checkpoint.weights.nf4_state import state_of
+from requant.checkpoint.weights.nf4 import state_of
 from requant.checkpoint.workers.plan_file import parse_plan_file
 from requant.errors import RequantError
 from tests.support.cases import EXHAUSTIVE

@@ -12,7 +12,7 @@ import pytest
 
 from requant.checkpoint.safetensors.dtypes import DTYPES
 from requant.checkpoint.schemes import scheme_named
-from requant.checkpoint.weights.weight_format import WeightFormat
+from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 from tests.support.stored_weights import dequantized, quantized
 
 VECTORS = Path(__file__).parents[3] / "vectors" / "compressed_tensors"
@@ -65,7 +65,7 @@ def test_codes_and_scales_are_the_weight(name: str) -> None:
     described = {each.suffix: (each.dtype, each.shape) for each in form.stored("F32", shape)}
     found = quantized(form, weight, "F32", form.rows_together)
     of_rows = dequantized(form, found, described, "F32", shape, shape[0])
-    codes = form.codes(found, {suffix: dtype for suffix, (dtype, _) in described.items()}, shape, 0, shape[0])
+    codes = form.codes(StoredRows.whole(found, form.stored("F32", shape), shape))
     assert codes.lowest <= codes.codes.min() < 0 < codes.codes.max() <= codes.highest
     scales = np.repeat(codes.scales, -(-shape[1] // codes.scales.shape[1]), axis=1)[:, : shape[1]]
     steps = of_rows / scales

@@ -14,12 +14,10 @@ import numpy as np
 import pytest
 
 from requant.checkpoint.weights.awq import Awq
-from requant.checkpoint.weights.compressed_tensors.float8 import E4M3_VALUES
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
-from requant.checkpoint.weights.floats import bits_of, values
+from requant.checkpoint.weights.floats import E4M3, bits_of, values
 from requant.checkpoint.weights.gptq import Gptq
-from requant.checkpoint.weights.nf4 import ABSMAX, NESTED_ABSMAX, NESTED_VALUES, NF4, STATE, Nf4
-from requant.checkpoint.weights.nf4_state import BLOCK
+from requant.checkpoint.weights.nf4 import ABSMAX, BLOCK, NESTED_ABSMAX, NESTED_VALUES, NF4, STATE, Nf4
 from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError
 from tests.oracles import weight_layouts as oracle
@@ -318,14 +316,14 @@ def test_fp8_scale_overflows() -> None:
     found = quantized(FineGrainedFp8(), weight, "F32", 128)
     codes, inverses = found["weight"].view(np.uint8), found["weight_scale_inv"].view(np.float32)
     assert inverses.tolist() == [[1, 1], [1, 0]]
-    assert FineGrainedFp8().lost("weight_scale_inv", inverses).tolist() == [[False, False], [False, True]]
+    assert FineGrainedFp8().overflowed_scales("weight_scale_inv", inverses).tolist() == [[False, False], [False, True]]
     assert codes[200, 130:132].tolist() == [0x7E, 0xFE]
     codes[200, 130:132] = 0x7F
     assert (codes[128:, 128:] == 0x7F).all()
     assert not codes[:128].any()
     assert not codes[:, :128].any()
     powers = quantized(FineGrainedFp8("F8_E8M0"), weight, "F32", 128)
-    assert not np.isnan(E4M3_VALUES[powers["weight"].view(np.uint8)]).any()
+    assert not np.isnan(E4M3.values[powers["weight"].view(np.uint8)]).any()
 
 
 def test_awq_beyond_f16() -> None:

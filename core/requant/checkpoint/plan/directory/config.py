@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from requant.checkpoint.weights.floats import TORCH_NAMES
 from requant.errors import CheckpointError, excerpt
 
 QUANTIZATION = "quantization_config"
 _OLD_NAME = "compression_config"
 _LANGUAGE_MODEL = "text_config"
 _DTYPE_MEMBERS = ("dtype", "torch_dtype")
-_NAMES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 
 
 def quantization_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -51,7 +51,7 @@ def without_quantization(config: Mapping[str, Any], dtype: str) -> bytes:
 
 def _plain(part: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     kept = {name: value for name, value in part.items() if name not in (QUANTIZATION, _OLD_NAME)}
-    return kept | {name: _NAMES[dtype] for name in _DTYPE_MEMBERS if name in kept}
+    return kept | {name: TORCH_NAMES[dtype] for name in _DTYPE_MEMBERS if name in kept}
 
 
 def stated_dtype(config: Mapping[str, Any]) -> str | None:
@@ -59,7 +59,7 @@ def stated_dtype(config: Mapping[str, Any]) -> str | None:
     for part in (config, config.get(_LANGUAGE_MODEL)):
         if isinstance(part, dict):
             for name in _DTYPE_MEMBERS:
-                for dtype, stated in _NAMES.items():
+                for dtype, stated in TORCH_NAMES.items():
                     if part.get(name) == stated:
                         return dtype
     return None

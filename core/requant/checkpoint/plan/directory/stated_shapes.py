@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from requant.checkpoint.plan.names import parameter_of
 from requant.checkpoint.safetensors.header import Header, TensorEntry
 from requant.checkpoint.storage.store import Store, StoredFile
-from requant.checkpoint.weights.nf4 import STATE
-from requant.checkpoint.weights.nf4_state import read_state
+from requant.checkpoint.weights.nf4 import STATE, read_state
 from requant.errors import CheckpointError
 from requant.errors.cancellation import checked
 

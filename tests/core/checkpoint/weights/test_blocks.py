@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from requant.checkpoint.safetensors.dtypes import DTYPES
-from requant.checkpoint.weights.not_finite import first_not_below
+from requant.checkpoint.weights.blocks import first_not_below
 
 # Infinity, and the NaN with the smallest and the largest payload.
 SPECIAL = {

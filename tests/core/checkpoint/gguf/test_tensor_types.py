@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from requant.checkpoint.gguf.rows import read_elements, write_elements
-from requant.checkpoint.gguf.tensor_types import FILE_TYPES, TENSOR_TYPES
+from requant.checkpoint.gguf.tensor_types import FILE_TYPES, TENSOR_TYPES, read_elements, write_elements
 from requant.convert.blocks.gguf import quantize_gguf
 from requant.errors import PreconditionError
 from tests.oracles import ggml_blocks as oracle

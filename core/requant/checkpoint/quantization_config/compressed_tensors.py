@@ -1,0 +1,328 @@
+"""`quant_method` compressed-tensors: its schemes by its names, and its members of config.json, written and read.
+
+Source: compressed-tensors 0.20.0, `PRESET_SCHEMES` (`quantization/quant_scheme.py`), `QuantizationConfig` and
+`QuantizationArgs` (`quantization/quant_config.py`, `quant_args.py`). FP8A16 is not among its names: FP8 weights whose
+activations stay as they are. Its FP8 quantizes activations by scales that need calibration, and is not offered;
+FP8_DYNAMIC:tensor has its weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from requant.checkpoint.profiles import COMPRESSED_TENSORS_CPU, COMPRESSED_TENSORS_CUDA
+from requant.checkpoint.quantization_config.members import block_size, member, strings
+from requant.checkpoint.scheme import Members, Preset, Scheme
+from requant.checkpoint.weights.block_scaled import MxWeight, Nvfp4Weight
+from requant.checkpoint.weights.compressed_tensors import (
+    CHANNEL,
+    TENSOR,
+    FloatQuantized,
+    Grouping,
+    IntQuantized,
+    PackQuantized,
+    groups_of,
+)
+from requant.checkpoint.weights.weight_format import WeightFormat
+from requant.errors import CheckpointError, ParameterError, UnknownNameError, excerpt
+from requant.errors.names import not_among
+
+METHOD = "compressed-tensors"
+_MAX_GROUP = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """The member `weights` of a group of modules. `kind`: `int` or `float`."""
+
+    bits: int
+    kind: str
+    grouping: Grouping
+    symmetric: bool = True
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How a `format` holds codes of a kind.
+
+    `make`: the weight format, from the member `weights`, and whether each step is rounded as in the profile of the CPU.
+    `bits`, `grouping`: the only ones, None for any. `scale_dtype`, `strategy`: what config.json states of them, None
+    for nothing and for the strategy of the grouping.
+    """
+
+    make: Callable[[_Weights, bool], WeightFormat]
+    bits: int | None = None
+    grouping: Grouping | None = None
+    scale_dtype: str | None = None
+    strategy: str | None = None
+
+
+_INT_QUANTIZED = _Layout(lambda of, rounds: IntQuantized(of.grouping, rounds, of.symmetric, of.bits))
+_PACK_QUANTIZED = _Layout(lambda of, rounds: PackQuantized(of.grouping, rounds, of.symmetric, of.bits))
+_FLOAT_QUANTIZED = _Layout(lambda of, rounds: FloatQuantized(of.grouping, rounds), 8)
+_NVFP4 = _Layout(lambda of, rounds: Nvfp4Weight(), 4, groups_of(16), "torch.float8_e4m3fn", "tensor_group")
+_MXFP4 = _Layout(lambda of, rounds: MxWeight(4, rounds), 4, groups_of(32), "torch.uint8")
+_MXFP8 = _Layout(lambda of, rounds: MxWeight(8, rounds), 8, groups_of(32), "torch.uint8")
+_LAYOUTS: Mapping[str, Mapping[str, _Layout]] = {
+    "int-quantized": {"int": _INT_QUANTIZED},
+    "pack-quantized": {"int": _PACK_QUANTIZED},
+    "float-quantized": {"float": _FLOAT_QUANTIZED},
+    # The name of both where activations stay as they are.
+    "naive-quantized": {"int": _INT_QUANTIZED, "float": _FLOAT_QUANTIZED},
+    "nvfp4-pack-quantized": {"float": _NVFP4},
+    "mxfp4-pack-quantized": {"float": _MXFP4},
+    "mxfp8-quantized": {"float": _MXFP8},
+}
+"""By `format` and the `type` of the weights."""
+
+
+def _to_config(layout: str, weights: _Weights) -> Members:
+    """Return the member `weights`."""
+    stated = _LAYOUTS[layout][weights.kind]
+    members = _arguments(weights.bits, weights.kind, weights.grouping.strategy, symmetric=weights.symmetric)
+    if weights.grouping.strategy == "group":
+        members["group_size"] = weights.grouping.width
+    if weights.grouping.strategy == "block":
+        members["block_structure"] = [weights.grouping.height, weights.grouping.width]
+    if stated.scale_dtype is not None:
+        members["scale_dtype"] = stated.scale_dtype
+    if stated.strategy is not None:
+        members["strategy"] = stated.strategy
+    return members
+
+
+def _from_config(layout: str, members: Mapping[str, Any], place: str) -> WeightFormat:
+    """Return the format that the member `weights` at `place` states. Raises CheckpointError."""
+    if members.get("actorder") in ("group", "activation"):
+        raise CheckpointError("groups ordered by activations (actorder, weight_g_idx) are not supported")
+    bits, kind = member(members, "num_bits", int, place), member(members, "type", str, place)
+    symmetric = member(members, "symmetric", bool, place) is not False
+    if layout not in _LAYOUTS or kind is None or kind not in _LAYOUTS[layout]:
+        raise CheckpointError(
+            f"format '{excerpt(layout)}' with weights of type '{excerpt(str(kind))}' is not supported; expected one of "
+            f"{', '.join(_LAYOUTS)}, with a type that it can hold"
+        )
+    if bits is None or not 1 <= bits <= 8:
+        raise CheckpointError(f"num_bits is {bits}; expected 1 to 8")
+    grouping, known = _grouping_from_config(members, place), _LAYOUTS[layout][kind]
+    if known.bits is not None and (bits != known.bits or not symmetric or grouping != (known.grouping or grouping)):
+        raise CheckpointError(
+            f"{bits}-bit floats{'' if symmetric else ' with zero points'} with strategy {grouping.strategy} and "
+            "this group or block size are not supported"
+        )
+    # The profile matters for quantizing alone.
+    return known.make(_Weights(bits, kind, grouping, symmetric), True)
+
+
+def _grouping_from_config(members: Mapping[str, Any], place: str) -> Grouping:
+    size = member(members, "group_size", int, place)
+    strategy = member(members, "strategy", str, place) or ("channel" if size == -1 else "tensor")
+    if strategy == "tensor":
+        return TENSOR
+    if strategy == "channel":
+        return CHANNEL
+    if strategy in ("group", "tensor_group"):
+        if size is None or size < 1:
+            raise CheckpointError(f"{place}.group_size is {size}; expected a positive integer")
+        return groups_of(size)
+    if strategy == "block":
+        return Grouping(*block_size(members, "block_structure"))
+    raise CheckpointError(
+        f"strategy '{excerpt(str(strategy))}' is not supported; expected tensor, channel, group or block"
+    )
+
+
+def _arguments(bits: int, kind: str, strategy: str, *, symmetric: bool = True, dynamic: bool = False) -> Members:
+    return {
+        "num_bits": bits,
+        "type": kind,
+        "symmetric": symmetric,
+        "group_size": None,
+        "strategy": strategy,
+        "dynamic": dynamic,
+    }
+
+
+def _dynamic_activations(bits: int, kind: str, group: int | None = None) -> Members:
+    """Return what is said of activations whose scales, one for a token or for `group` of its elements, are computed
+    while the model runs."""
+    members = _arguments(bits, kind, "token" if group is None else "group", dynamic=True)
+    members["group_size"] = group
+    return members
+
+
+def formats_of_groups(members: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], WeightFormat]]:
+    """Yield the targets and the format of each group of modules whose weights are quantized; no targets are all.
+
+    Raises CheckpointError for what is not supported.
+    """
+    transforms = member(members, "transform_config", dict) or {}
+    if transforms.get("config_groups"):
+        raise CheckpointError("the weights are rotated (transform_config), which cannot be undone")
+    groups = member(members, "config_groups", dict)
+    if not groups:
+        raise CheckpointError("quantization_config has no config_groups, which define how the weights are stored")
+    for name in groups:
+        group = member(groups, name, dict, "quantization_config.config_groups") or {}
+        place = f"quantization_config.config_groups.{excerpt(name)}"
+        stated = member(group, "weights", dict, place)
+        if stated is not None:
+            layout = member(group, "format", str, place) or member(members, "format", str)
+            weight_format = _from_config(str(layout), stated, f"{place}.weights")
+            yield strings(group, "targets", place), weight_format
+
+
+def targets_and_ignore(members: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the targets of all groups of modules, and the entries of `ignore`. Raises CheckpointError."""
+    groups = member(members, "config_groups", dict) or {}
+    place = "quantization_config.config_groups"
+    targets = tuple(
+        each
+        for name in groups
+        for each in strings(member(groups, name, dict, place) or {}, "targets", f"{place}.{excerpt(name)}")
+    )
+    return targets, strings(members, "ignore")
+
+
+def _scheme(
+    name: str,
+    description: str,
+    layout: str,
+    weights: _Weights,
+    *,
+    activations: Members | None = None,
+    fused: bool = False,
+) -> Scheme:
+    def weight_format(profile: str) -> WeightFormat:
+        return _LAYOUTS[layout][weights.kind].make(weights, profile == COMPRESSED_TENSORS_CPU.name)
+
+    def config(targets: Sequence[str], ignore: Sequence[str], left: Sequence[str]) -> Members:
+        group = {
+            "targets": list(targets),
+            "weights": _to_config(layout, weights),
+            "input_activations": activations,
+            "output_activations": None,
+            "format": layout,
+        }
+        return {
+            "config_groups": {"group_0": group},
+            "quant_method": METHOD,
+            "kv_cache_scheme": None,
+            "format": layout,
+            "quantization_status": "compressed",
+            "global_compression_ratio": None,
+            "ignore": list(ignore),
+            "transform_config": {},
+            "version": COMPRESSED_TENSORS_CPU.version,
+        }
+
+    profiles = (COMPRESSED_TENSORS_CPU.name, COMPRESSED_TENSORS_CUDA.name)
+    return Scheme(name, description, profiles, fused, weight_format, config)
+
+
+def _integers(bits: int, grouping: Grouping, *, symmetric: bool = True, activations: bool = False) -> Preset:
+    def scheme(name: str, options: list[str]) -> Scheme:
+        chosen, is_symmetric = _options(name, options, grouping, symmetric)
+        of_inputs = "; activations: 8-bit integers, one scale for each token, dynamic" if activations else ""
+        with_zero_points = "" if is_symmetric else " and zero point"
+        return _scheme(
+            name,
+            f"{bits}-bit integers, one scale{with_zero_points} for each {_sharing(chosen)}{of_inputs}",
+            "int-quantized" if activations else "pack-quantized",
+            _Weights(bits, "int", chosen, is_symmetric),
+            activations=_dynamic_activations(8, "int") if activations else None,
+        )
+
+    return scheme
+
+
+def _float8(grouping: Grouping, activations: Members | None) -> Preset:
+    def scheme(name: str, options: list[str]) -> Scheme:
+        chosen, symmetric = _options(name, options, grouping, True)
+        if not symmetric or chosen.strategy == "group" or (options and grouping.strategy == "block"):
+            fitting = "none" if grouping.strategy == "block" else "channel, tensor"
+            raise ParameterError(f"scheme {excerpt(name)}: the option does not fit FP8; available: {fitting}")
+        of_inputs = "" if activations is None else "; activations: FP8, dynamic"
+        return _scheme(
+            name,
+            f"FP8 (f8E4M3FN), one scale for each {_sharing(chosen)}{of_inputs}",
+            "naive-quantized" if activations is None else "float-quantized",
+            _Weights(8, "float", chosen),
+            activations=activations,
+        )
+
+    return scheme
+
+
+def _block_scaled(layout: str, description: str, *, fused: bool = False) -> Preset:
+    def scheme(name: str, options: list[str]) -> Scheme:
+        if options:
+            raise UnknownNameError(f"scheme {excerpt(name)}: '{excerpt(options[0])}' is not an option; there are none")
+        known = _LAYOUTS[layout]["float"]
+        assert known.bits is not None
+        assert known.grouping is not None
+        return _scheme(name, description, layout, _Weights(known.bits, "float", known.grouping), fused=fused)
+
+    return scheme
+
+
+def _sharing(grouping: Grouping) -> str:
+    if grouping.strategy == "group":
+        return f"group of {grouping.width}"
+    if grouping.strategy == "block":
+        return f"block of {grouping.height} x {grouping.width}"
+    return grouping.strategy
+
+
+def _options(name: str, options: list[str], grouping: Grouping, symmetric: bool) -> tuple[Grouping, bool]:
+    """Return the granularity of the scales, and whether the codes are symmetric. Raises UnknownNameError,
+    ParameterError."""
+    granularities = [option for option in options if option != "asymmetric"]
+    for option in options:
+        if option == "asymmetric":
+            symmetric = False
+        elif option == "channel":
+            grouping = CHANNEL
+        elif option == "tensor":
+            grouping = TENSOR
+        elif option.startswith("group="):
+            grouping = groups_of(_group_size(name, option.removeprefix("group=")))
+        else:
+            fault = not_among("scheme option", option, ("group=SIZE", "channel", "tensor", "asymmetric"))
+            raise UnknownNameError(f"scheme {excerpt(name)}: '{excerpt(option)}' is {fault}")
+    if len(granularities) > 1:
+        listed = " and ".join(map(excerpt, granularities[:2]))
+        raise ParameterError(f"scheme {excerpt(name)}: options {listed} exclude each other")
+    if not symmetric and grouping == TENSOR:
+        raise ParameterError(f"scheme {excerpt(name)}: one scale for the tensor has no zero point")
+    return grouping, symmetric
+
+
+def _group_size(name: str, text: str) -> int:
+    size = int(text) if text.isascii() and text.isdigit() and len(text) < 8 else 0
+    if not 1 <= size <= _MAX_GROUP:
+        raise ParameterError(
+            f"scheme {excerpt(name)}: the group size is '{excerpt(text)}', not an integer from 1 to {_MAX_GROUP}"
+        )
+    return size
+
+
+_GROUPS = groups_of(128)
+PRESETS: Mapping[str, Preset] = {
+    "W8A8": _integers(8, CHANNEL, activations=True),
+    **{f"W{bits}A16": _integers(bits, _GROUPS) for bits in (8, 7, 6, 5, 4, 3, 2)},
+    "W4A16_ASYM": _integers(4, _GROUPS, symmetric=False),
+    "FP8_DYNAMIC": _float8(CHANNEL, _dynamic_activations(8, "float")),
+    "FP8_BLOCK": _float8(Grouping(128, 128), _dynamic_activations(8, "float", 128)),
+    "FP8A16": _float8(CHANNEL, None),
+    "NVFP4A16": _block_scaled(
+        "nvfp4-pack-quantized",
+        "f4E2M1FN, one f8E4M3FN scale for each group of 16, one f32 scale for each fused set of weights",
+        fused=True,
+    ),
+    "MXFP4A16": _block_scaled("mxfp4-pack-quantized", "f4E2M1FN, one power of two for each group of 32"),
+    "MXFP8A16": _block_scaled("mxfp8-quantized", "f8E4M3FN, one power of two for each group of 32"),
+}
+"""The schemes by name, without options."""

@@ -1,0 +1,406 @@
+"""Weights as compressed-tensors stores integers and FP8: vLLM, SGLang and transformers load these.
+
+A scale of the weight's dtype W is shared by a tensor, channel, group or block. R rounds to W, the CUDA profile has no R
+in the codes, and rint is RNE. With mn = min(0, smallest), mx = max(0, largest) of what shares a scale:
+
+    symmetric:    s = R(max(-mn, mx) / ((hi - lo) / 2))
+    asymmetric:   s = R(R(mx - mn) / (hi - lo)), z = int8(rint(clamp(R(lo - R(mn / s)), lo, hi))), 0 where that is NaN
+    s = 0:        the epsilon of W
+    integers:     code = rint(clamp(R(R(w / s) + z), -2^(b-1), 2^(b-1) - 1)), 0 where that is NaN
+                  value = R(R(code - z) * s)
+    FP8:          code = f8E4M3FN(clamp(R(w / s), -448, 448)), RNE
+                  value = R(code * s)
+
+Source: https://github.com/vllm-project/compressed-tensors, version 0.20.0, each checked against its output:
+`calculate_qparams` (`quantization/utils/helpers.py`), `quantization/lifecycle/forward_helpers.py`,
+`compressors/naive_quantized`, `compressors/pack_quantized`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from requant.checkpoint.weights.blocks import (
+    Block,
+    codes,
+    e4m3_codes,
+    extremes_of_groups,
+    largest_magnitudes,
+    scaled,
+    scales_by_row,
+    whole_extremes,
+)
+from requant.checkpoint.weights.floats import E4M3, EPSILON, UNSIGNED, bits_of, check_weight, rounded
+from requant.checkpoint.weights.packing import packed, padded, unpacked, whole, words
+from requant.checkpoint.weights.weight_format import (
+    Array,
+    Codes,
+    Extremes,
+    PlainRows,
+    Region,
+    StoredRows,
+    StoredTensor,
+    WeightFormat,
+    check_groups,
+)
+from requant.kernels.checkpoint.codes import INTEGER_CODES, PACKED_INTEGER_CODES
+
+_SIGNED = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """Which elements of a weight share a scale: blocks of `height` rows and `width` columns; None: all of them.
+
+    tensor (None, None), channel (1, None), group (1, g), block (h, w). Only blocks may be cut off at the edges. Source:
+    `QuantizationStrategy` (`quantization/quant_args.py`).
+    """
+
+    height: int | None
+    width: int | None
+
+    @property
+    def strategy(self) -> str:
+        """The name of the library."""
+        if self.height is None:
+            return "tensor"
+        if self.width is None:
+            return "channel"
+        return "group" if self.height == 1 else "block"
+
+    def check(self, shape: tuple[int, int]) -> None:
+        """Raise CheckpointError unless a weight [out, in] can be grouped."""
+        if self.strategy == "group" and self.width is not None:
+            check_groups(shape, self.width)
+
+    def columns(self, shape: tuple[int, int]) -> int:
+        """Return how many scales a row of the weight has."""
+        return 1 if self.width is None else -(-shape[1] // self.width)
+
+    def scale_shape(self, shape: tuple[int, int]) -> tuple[int, ...]:
+        """Return the shape of the stored scales: (1,) for a tensor."""
+        if self.height is None:
+            return (1,)
+        return (-(-shape[0] // self.height), self.columns(shape))
+
+    def scale_rows(self, row_begin: int, row_end: int) -> tuple[int, int]:
+        """Return the rows [begin, end) of scales that rows of the weight have."""
+        if self.height is None:
+            return 0, 1
+        return row_begin // self.height, -(-row_end // self.height)
+
+
+TENSOR = Grouping(None, None)
+CHANNEL = Grouping(1, None)
+
+
+def groups_of(size: int) -> Grouping:
+    """Return groups of `size` columns."""
+    return Grouping(1, size)
+
+
+@dataclass(frozen=True)
+class ScaledWeight(WeightFormat):
+    """Codes with scales. `rounds`: whether each step is rounded to the weight's dtype, as in the profile of the CPU."""
+
+    grouping: Grouping
+    rounds: bool
+
+    of_integers: ClassVar[bool]
+    """Whether the codes are integers."""
+
+    symmetric: bool = True
+    bits: int = 8
+
+    @property
+    def rows_together(self) -> int:
+        """The rows of a block."""
+        return self.grouping.height or 1
+
+    @property
+    def needs_extremes(self) -> bool:
+        """Whether all of the weight shares one scale."""
+        return self.grouping.height is None
+
+    @abstractmethod
+    def half_range(self) -> float:
+        """Return (hi - lo) / 2 of the codes."""
+
+    @abstractmethod
+    def table(self) -> Array:
+        """Return the values of the 256 bytes that `unpacked_codes` may hold, as f32."""
+
+    @abstractmethod
+    def places(self) -> tuple[Array, int, int]:
+        """Return the places, as `Codes` counts them, of the 256 bytes that `unpacked_codes` may hold, as i16, and the
+        lowest and the highest that is written."""
+
+    @abstractmethod
+    def coded(self, rows: Array, dtype: str, block: Block, scales: Array, zero_points: Array | None) -> Array:
+        """Return the stored codes."""
+
+    @abstractmethod
+    def unpacked_codes(self, stored: StoredRows) -> Array:
+        """Return codes, one in a byte, of rows of at least as many columns as the weight has."""
+
+    @abstractmethod
+    def code_tensor(self, shape: tuple[int, int]) -> StoredTensor:
+        """Return the tensor that holds the codes, with the shape of a matrix."""
+
+    def zero_point_tensor(self, shape: tuple[int, int]) -> StoredTensor | None:
+        """Return the tensor that holds zero points, None if there are none."""
+        return None
+
+    def zero_point_rows(self, row_begin: int, row_end: int) -> tuple[int, int]:
+        """Return which of its rows belong to rows of the weight."""
+        return self.grouping.scale_rows(row_begin, row_end)
+
+    def stored_zero_points(self, zero_points: Array) -> Array:
+        """Return zero points as they are stored."""
+        raise NotImplementedError
+
+    def unpacked_zero_points(self, stored: Array, rows: int) -> Array:
+        """Return as f32 the zero points of `rows` rows of scales."""
+        raise NotImplementedError
+
+    def once(self, shape: tuple[int, int]) -> dict[str, tuple[StoredTensor, Array]]:
+        """Return the tensors that are stored once, by suffix."""
+        return {}
+
+    def measure(self, rows: Array, dtype: str) -> Extremes:
+        return whole_extremes(rows, dtype)
+
+    def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
+        check_weight(dtype, shape)
+        self.grouping.check(shape)
+        scales = StoredTensor("weight_scale", dtype, self.grouping.scale_shape(shape))
+        zero_points = self.zero_point_tensor(shape)
+        beside = [each for each, _ in self.once(shape).values()]
+        return (self.code_tensor(shape), scales, *([zero_points] if zero_points else []), *beside)
+
+    def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
+        code_tensor = self.code_tensor(shape)
+        regions = [Region(code_tensor.suffix, row_begin, row_end, 0, code_tensor.shape[1])]
+        columns = self.grouping.columns(shape)
+        if not self.needs_extremes or row_begin == 0:
+            regions.append(Region("weight_scale", *self.grouping.scale_rows(row_begin, row_end), 0, columns))
+        if zero_points := self.zero_point_tensor(shape):
+            regions.append(Region(zero_points.suffix, *self.zero_point_rows(row_begin, row_end), 0, columns))
+        if row_begin == 0:
+            regions += [Region(suffix, 0, 1, 0, each.shape[0]) for suffix, (each, _) in self.once(shape).items()]
+        return tuple(regions)
+
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        block = self._block(rows.shape)
+        scales, zero_points = self._scales(rows.bits, rows.dtype, block, extremes)
+        parts = {
+            self.code_tensor(rows.shape).suffix: self.coded(rows.bits, rows.dtype, block, scales, zero_points),
+            "weight_scale": bits_of(scales, rows.dtype),
+            **{suffix: array for suffix, (_, array) in self.once(rows.shape).items()},
+        }
+        if zero_points is not None:
+            parts["weight_zero_point"] = self.stored_zero_points(zero_points)
+        return parts
+
+    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+        scales, zero_points = self._stored_scales(stored), None
+        if not self.symmetric:
+            zero_points = self.unpacked_zero_points(stored.parts["weight_zero_point"], scales.shape[0])
+        return scaled(
+            self.unpacked_codes(stored),
+            self.table(),
+            stored.shape[1],
+            self._block(stored.shape),
+            scales,
+            zero_points,
+            precision=stored.dtypes["weight_scale"],
+            dtype=dtype,
+        )
+
+    def codes(self, stored: StoredRows) -> Codes:
+        places, lowest, highest = self.places()
+        stored_codes = self.unpacked_codes(stored)[:, : stored.shape[1]].view(np.uint8)
+        scales = scales_by_row(self._stored_scales(stored), self._block(stored.shape), stored.count, stored.shape[1])
+        return Codes(places[stored_codes], lowest, highest, scales, uniform=self.of_integers)
+
+    def _stored_scales(self, stored: StoredRows) -> Array:
+        return stored.floats("weight_scale").reshape(-1, self.grouping.columns(stored.shape))
+
+    def _block(self, shape: tuple[int, int]) -> Block:
+        # A block that the edge of the weight cuts off may be of any width.
+        return Block(self.grouping.height or shape[0], min(self.grouping.width or shape[1], shape[1]))
+
+    def _scales(self, rows: Array, dtype: str, block: Block, of_all: Extremes | None) -> tuple[Array, Array | None]:
+        """Return the scales, rounded to `dtype`, and the zero points, None without, as f32."""
+        if not self.symmetric:
+            lows, highs = extremes_of_groups(rows, dtype, block.width)
+            return _asymmetric_scales(lows, highs, self.bits, dtype)
+        if not self.needs_extremes:
+            largest = largest_magnitudes(rows, dtype, block)
+        elif of_all is None:
+            raise ValueError("one scale for the whole weight needs its extremes")
+        else:
+            largest = np.array([[of_all.magnitude]], np.float32)
+        return _not_zero(rounded(largest / np.float32(self.half_range()), dtype), dtype), None
+
+
+def _asymmetric_scales(lows: Array, highs: Array, bits: int, dtype: str) -> tuple[Array, Array]:
+    zero, lowest, highest = np.float32(0), np.float32(-(2.0 ** (bits - 1))), np.float32(2.0 ** (bits - 1) - 1)
+    smallest, largest = np.minimum(lows, zero), np.maximum(highs, zero)
+    with np.errstate(all="ignore"):
+        scales = rounded(rounded(largest - smallest, dtype) / (highest - lowest), dtype)
+        ideal = rounded(lowest - rounded(smallest / scales, dtype), dtype)
+    points = np.rint(np.clip(ideal, lowest, highest))
+    return _not_zero(scales, dtype), np.where(np.isnan(points), zero, points)
+
+
+def _not_zero(scales: Array, dtype: str) -> Array:
+    return np.where(scales == 0, EPSILON[dtype], scales)
+
+
+@dataclass(frozen=True)
+class IntegerWeight(ScaledWeight):
+    """Integers of `bits` bits."""
+
+    of_integers = True
+
+    def half_range(self) -> float:
+        return (2.0**self.bits - 1) / 2
+
+    def places(self) -> tuple[Array, int, int]:
+        highest = (1 << (self.bits - 1)) - 1
+        return self.table().astype(np.int16), -highest - 1, highest
+
+
+@dataclass(frozen=True)
+class IntQuantized(IntegerWeight):
+    """int-quantized: `weight` I8 [out, in], `weight_scale`, and asymmetric `weight_zero_point` I8."""
+
+    def table(self) -> Array:
+        return _SIGNED
+
+    def coded(self, rows: Array, dtype: str, block: Block, scales: Array, zero_points: Array | None) -> Array:
+        return codes(
+            INTEGER_CODES,
+            rows,
+            dtype,
+            block,
+            scales,
+            zero_points,
+            rounds=self.rounds,
+            lowest=-(2.0 ** (self.bits - 1)),
+            highest=2.0 ** (self.bits - 1) - 1,
+            stride=rows.shape[1],
+        ).view(np.int8)
+
+    def unpacked_codes(self, stored: StoredRows) -> Array:
+        return np.ascontiguousarray(stored.parts["weight"])
+
+    def code_tensor(self, shape: tuple[int, int]) -> StoredTensor:
+        return StoredTensor("weight", "I8", shape)
+
+    def zero_point_tensor(self, shape: tuple[int, int]) -> StoredTensor | None:
+        return None if self.symmetric else StoredTensor("weight_zero_point", "I8", self.grouping.scale_shape(shape))
+
+    def stored_zero_points(self, zero_points: Array) -> Array:
+        return zero_points.astype(np.int8)
+
+    def unpacked_zero_points(self, stored: Array, rows: int) -> Array:
+        return stored.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class PackQuantized(IntegerWeight):
+    """pack-quantized: `weight_packed` I32, `weight_scale`, `weight_shape`, and asymmetric `weight_zero_point` I32.
+
+    Packed is code + 2^(b-1), by `requant.checkpoint.weights.packing`. Zero points are packed likewise, but along the
+    axis of the rows.
+    """
+
+    @property
+    def rows_together(self) -> int:
+        """As many rows as have zero points in whole words."""
+        return 1 if self.symmetric else whole(self.bits)
+
+    @property
+    def _offset(self) -> int:
+        return 1 << (self.bits - 1)
+
+    def table(self) -> Array:
+        return UNSIGNED - np.float32(self._offset)
+
+    def coded(self, rows: Array, dtype: str, block: Block, scales: Array, zero_points: Array | None) -> Array:
+        # The kernel packs pairs, so a block must not end within one.
+        in_pairs = self.bits == 4 and (block.width % 2 == 0 or block.width == rows.shape[1])
+        coded = codes(
+            PACKED_INTEGER_CODES if in_pairs else INTEGER_CODES,
+            rows,
+            dtype,
+            block,
+            scales,
+            zero_points,
+            rounds=self.rounds,
+            lowest=-float(self._offset),
+            highest=float(self._offset - 1),
+            offset=self._offset,
+            stride=padded(rows.shape[1], self.bits),
+            per_byte=2 if in_pairs else 1,
+        )
+        return coded.view("<i4") if in_pairs else packed(coded, self.bits, rows.shape[1])
+
+    def unpacked_codes(self, stored: StoredRows) -> Array:
+        return unpacked(stored.parts["weight_packed"], self.bits, stored.shape[1])
+
+    def code_tensor(self, shape: tuple[int, int]) -> StoredTensor:
+        return StoredTensor("weight_packed", "I32", (shape[0], words(shape[1], self.bits)))
+
+    def zero_point_tensor(self, shape: tuple[int, int]) -> StoredTensor | None:
+        if self.symmetric:
+            return None
+        return StoredTensor("weight_zero_point", "I32", (words(shape[0], self.bits), self.grouping.columns(shape)))
+
+    def zero_point_rows(self, row_begin: int, row_end: int) -> tuple[int, int]:
+        return words(row_begin, self.bits), words(row_end, self.bits)
+
+    def stored_zero_points(self, zero_points: Array) -> Array:
+        count, columns = zero_points.shape
+        unsigned = np.zeros((columns, padded(count, self.bits)), np.uint8)
+        unsigned[:, :count] = zero_points.T + np.float32(self._offset)
+        return np.ascontiguousarray(packed(unsigned, self.bits, count).T)
+
+    def unpacked_zero_points(self, stored: Array, rows: int) -> Array:
+        unsigned = unpacked(np.ascontiguousarray(stored.T), self.bits, rows)[:, :rows]
+        return np.ascontiguousarray(unsigned.T.astype(np.float32) - np.float32(self._offset))
+
+    def once(self, shape: tuple[int, int]) -> dict[str, tuple[StoredTensor, Array]]:
+        return {"weight_shape": (StoredTensor("weight_shape", "I64", (2,)), np.array([shape], "<i8"))}
+
+
+@dataclass(frozen=True)
+class FloatQuantized(ScaledWeight):
+    """float-quantized: `weight` F8_E4M3 [out, in] and `weight_scale`; naive-quantized is the same."""
+
+    of_integers = False
+
+    def half_range(self) -> float:
+        return E4M3.largest
+
+    def table(self) -> Array:
+        return E4M3.values
+
+    def places(self) -> tuple[Array, int, int]:
+        return E4M3.places, -E4M3.highest, E4M3.highest
+
+    def coded(self, rows: Array, dtype: str, block: Block, scales: Array, zero_points: Array | None) -> Array:
+        return e4m3_codes(rows, dtype, block, scales, rounds=self.rounds)
+
+    def unpacked_codes(self, stored: StoredRows) -> Array:
+        return np.ascontiguousarray(stored.parts["weight"])
+
+    def code_tensor(self, shape: tuple[int, int]) -> StoredTensor:
+        return StoredTensor("weight", "F8_E4M3", shape)

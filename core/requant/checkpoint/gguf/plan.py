@@ -12,7 +12,7 @@ from requant.checkpoint.gguf.header_writer import header_bytes, u32_value
 from requant.checkpoint.gguf.kept_tensors import rank_without_ones, reason_to_keep
 from requant.checkpoint.gguf.rows import READABLE
 from requant.checkpoint.gguf.tensor_types import FILE_TYPES, FLOATS, TENSOR_TYPES, TensorType, target_type
-from requant.checkpoint.selection import NamePatterns
+from requant.checkpoint.name_patterns import NamePatterns
 from requant.checkpoint.storage.store import StoredFile
 from requant.errors import CheckpointError, excerpt
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from requant.checkpoint.name_patterns import NamePatterns
 from requant.checkpoint.onnx.graph_walk import (
     Scope,
     given_names,
@@ -19,7 +20,6 @@ from requant.checkpoint.onnx.graph_walk import (
 from requant.checkpoint.onnx.messages import INT4, UINT4, UINT8, WEIGHTS, Message, messages
 from requant.checkpoint.onnx.tensor_data import TensorData, TensorFiles
 from requant.checkpoint.onnx.weight_form import Operator, WeightForm
-from requant.checkpoint.selection import NamePatterns
 from requant.errors import CheckpointError
 
 _ONNX = ("", "ai.onnx")

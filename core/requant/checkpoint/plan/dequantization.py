@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from requant.checkpoint.ordering import sorted_in_pieces
-from requant.checkpoint.plan.directory.source import Source
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, SourceRange, Task
-from requant.checkpoint.plan.names import parameter_of
-from requant.checkpoint.plan.refusals import Refusals
+from requant.checkpoint.plan.refusals import Refusals, parameter_of
+from requant.checkpoint.plan.source import Source
 from requant.checkpoint.plan.stored_formats import StoredFormats
 from requant.checkpoint.safetensors.dtypes import DTYPES
 from requant.checkpoint.safetensors.writer import layout

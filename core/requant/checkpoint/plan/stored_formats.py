@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from requant.checkpoint.plan.selection import ALL, Selection
+from requant.checkpoint.name_patterns import check_linear
 from requant.checkpoint.quantization_config import awq, fine_grained_fp8, gptq, nf4
 from requant.checkpoint.quantization_config.block_sizes import check_block
 from requant.checkpoint.quantization_config.members import member, strings
-from requant.checkpoint.selection import check_linear
+from requant.checkpoint.selection import ALL, Selection
 from requant.checkpoint.weights.compressed_tensors.float8 import FloatQuantized
 from requant.checkpoint.weights.compressed_tensors.grouping import CHANNEL, TENSOR, Grouping, blocks_of, groups_of
 from requant.checkpoint.weights.compressed_tensors.integers import IntegerWeight, IntQuantized, PackQuantized

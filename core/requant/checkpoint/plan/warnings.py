@@ -6,11 +6,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from requant.checkpoint.plan.fused_sets import fused_sets
 from requant.checkpoint.plan.model import CopyStep, QuantizeStep, Request, SourceRange, Task
-from requant.checkpoint.plan.names import ignoring, some
-from requant.checkpoint.plan.selection import Selection
-from requant.checkpoint.selection import Role, role_of
+from requant.checkpoint.plan.quantization import fused_sets
+from requant.checkpoint.plan.refusals import ignoring, some
+from requant.checkpoint.selection import Role, Selection, role_of
 from requant.checkpoint.storage.store import StoredFile
 from requant.checkpoint.weights.gptq import Gptq
 from requant.errors import excerpt

@@ -19,10 +19,10 @@ from math import isfinite
 
 import numpy as np
 
-from requant.checkpoint.plan.directory.config import quantization_of
-from requant.checkpoint.plan.directory.source import read_source
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Request, SourceRange
+from requant.checkpoint.plan.model_files import quantization_of
 from requant.checkpoint.plan.planner import plan_of
+from requant.checkpoint.plan.source import read_source
 from requant.checkpoint.run.stored_weight import Files, StoredWeight
 from requant.checkpoint.run.work import default_threads
 from requant.checkpoint.safetensors.dtypes import DTYPES

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from requant.checkpoint.plan.directory.source import Source
-from requant.checkpoint.plan.request_members import request_of
+from requant.checkpoint.plan.model import request_of
+from requant.checkpoint.plan.source import Source
 from requant.checkpoint.run.destination import CONFIG, INDEX
 from requant.checkpoint.run.manifest import MANIFEST, SEAL, Manifest, sealed
 from requant.checkpoint.storage.store import Store

@@ -32,9 +32,9 @@ from typing import NamedTuple
 import numpy as np
 
 from requant.checkpoint.plan.dequantization import ACTIVATIONS
-from requant.checkpoint.plan.directory.source import Source
 from requant.checkpoint.plan.model import DequantizeStep, Plan, SourceRange
-from requant.checkpoint.plan.names import parameter_of
+from requant.checkpoint.plan.refusals import parameter_of
+from requant.checkpoint.plan.source import Source
 from requant.checkpoint.run.stored_weight import Files, StoredWeight
 from requant.checkpoint.run.work import default_threads
 from requant.checkpoint.safetensors.dtypes import DTYPES

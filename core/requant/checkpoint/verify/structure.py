@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from requant.checkpoint.plan.directory.config import quantization_of
-from requant.checkpoint.plan.directory.source import Source, read_source
+from requant.checkpoint.name_patterns import check_linear
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Plan, Request
+from requant.checkpoint.plan.model_files import quantization_of
 from requant.checkpoint.plan.planner import plan_of
-from requant.checkpoint.plan.selection import Selection
+from requant.checkpoint.plan.source import Source, read_source
 from requant.checkpoint.quantization_config.members import member, strings
 from requant.checkpoint.run.manifest import MANIFEST, Manifest, read_manifest
-from requant.checkpoint.selection import check_linear
+from requant.checkpoint.selection import Selection
 from requant.checkpoint.storage.store import Store, StoredFile
 from requant.checkpoint.verify.fault import Fault
 from requant.checkpoint.verify.manifest_check import manifest_faults

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
-from requant.checkpoint.plan.dry_run.summary import outputs_of
-from requant.checkpoint.plan.model import CopyStep, Plan, QuantizeStep, Request, Step, Task
+from requant.checkpoint.plan.dry_run import outputs_of
+from requant.checkpoint.plan.model import CopyStep, Plan, QuantizeStep, Request, Step, Task, request_of
 from requant.checkpoint.plan.planner import plan_conversion
-from requant.checkpoint.plan.request_members import request_of
 from requant.checkpoint.run.conversion import convert_files
 from requant.checkpoint.run.destination import CONFIG, INDEX, expected_files
 from requant.checkpoint.run.manifest import MANIFEST

@@ -6,9 +6,8 @@ import json
 import os
 from dataclasses import asdict, dataclass
 
-from requant.checkpoint.plan.model import Plan, Request
+from requant.checkpoint.plan.model import Plan, Request, request_of, text
 from requant.checkpoint.plan.planner import plan_conversion
-from requant.checkpoint.plan.request_members import request_of, text
 from requant.checkpoint.storage.location import open_store
 from requant.checkpoint.storage.store import Store
 from requant.errors import CheckpointError, ParameterError, SourceChangedError, StorageError, UnknownNameError, excerpt

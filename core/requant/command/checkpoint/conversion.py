@@ -92,8 +92,7 @@ def _run_on_ray(
 
 def print_plan(plan: Plan, source: str, destination: str | None, arguments: argparse.Namespace, output: Output) -> None:
     """Print what a plan would do."""
-    from requant.checkpoint.plan.dry_run.document import plan_document
-    from requant.checkpoint.plan.dry_run.text import plan_text
+    from requant.checkpoint.plan.dry_run import plan_document, plan_text
 
     options.print_document(plan_text(plan).rstrip("\n"), plan_document(plan, source, destination), arguments, output)
 
@@ -133,8 +132,8 @@ def _summary(plan: Plan, report: RunReport, url: str, seconds: float) -> tuple[s
 def kept_by_ignore(plan: Plan) -> str:
     """Return the names of the modules that `ignore` leaves out, with `*` for numbers, and how many there are."""
     from requant.checkpoint.plan.model import CopyStep, Direction
-    from requant.checkpoint.plan.names import some
-    from requant.checkpoint.plan.selection import Kept, Selection
+    from requant.checkpoint.plan.refusals import some
+    from requant.checkpoint.selection import Kept, Selection
 
     request = plan.request
     if request.direction is not Direction.QUANTIZE:

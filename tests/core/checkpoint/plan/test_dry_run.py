@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from requant.checkpoint.plan.dry_run.document import plan_document
-from requant.checkpoint.plan.dry_run.text import plan_text
+from requant.checkpoint.plan.dry_run import plan_document, plan_text
 from tests.support.planned_checkpoint import Tensors, checkpoint, outputs_of, planned
 
 LAYER = "model.layers.0"

@@ -18,8 +18,7 @@ from requant.checkpoint.gguf.plan import plan_gguf
 from requant.checkpoint.jobs.job_record import RECORD, JobRecord, JobState, read_record, write_record
 from requant.checkpoint.onnx.plan import plan_onnx
 from requant.checkpoint.onnx.weight_form import form_named
-from requant.checkpoint.plan.dry_run.document import plan_document
-from requant.checkpoint.plan.dry_run.text import plan_text
+from requant.checkpoint.plan.dry_run import plan_document, plan_text
 from requant.checkpoint.run.manifest import MANIFEST, read_manifest
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.reading import file_named

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from requant.checkpoint.plan.model import CopyStep, Plan, QuantizeStep, SourceRange
 from requant.checkpoint.plan.refusals import MAX_SHOWN
-from requant.checkpoint.plan.selection import Selection
+from requant.checkpoint.selection import Selection
 from requant.errors import DETAIL_LIMIT, CheckpointError, ParameterError
 from tests.support.planned_checkpoint import HeadersOnly, Tensors, checkpoint, planned, tensors_of
 

@@ -8,8 +8,9 @@ import time
 
 import pytest
 
+from requant.checkpoint.name_patterns import NamePatterns, check_linear
 from requant.checkpoint.plan.model import Plan, QuantizeStep
-from requant.checkpoint.selection import DEFAULT_IGNORE, NamePatterns, Role, check_linear, default_entries, role_of
+from requant.checkpoint.selection import DEFAULT_IGNORE, Role, default_entries, role_of
 from tests.support.planned_checkpoint import Tensors, checkpoint, planned
 
 LAYER = "model.layers.3"

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from requant.checkpoint.selection import NamePatterns, check_linear, linear_pattern
-from requant.checkpoint.selection.linear_pattern import LinearPatterns
-from requant.checkpoint.selection.name_patterns import MAX_EXPRESSIONS
+from requant.checkpoint import name_patterns
+from requant.checkpoint.name_patterns import MAX_EXPRESSIONS, LinearPatterns, NamePatterns, check_linear
 from requant.errors import ParameterError
 from tests.support.cases import EXHAUSTIVE
 
@@ -56,9 +55,9 @@ def test_many_patterns_match_as_one_after_the_other(patterns: list[str], names: 
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear_pattern, "_MAX_REMEMBERED", 50)
+    monkeypatch.setattr(name_patterns, "_MAX_REMEMBERED", 50)
     expressions = [r"(a|b)+c\d", r"(.)+x(y|z)", r"(?:[^a]|b)*q"]
-    patterns = linear_pattern.LinearPatterns(expressions)
+    patterns = name_patterns.LinearPatterns(expressions)
     for number in range(500):
         name = f"ab{chr(200 + number)}c{number}xyq"[number % 5 :]
         each = [re.match(expression, name) is not None for expression in expressions]

@@ -9,8 +9,15 @@ from functools import partial
 from requant.checkpoint.gguf.header_reader import read_header
 from requant.checkpoint.gguf.plan import GgufPlan, GgufStep, plan_gguf
 from requant.checkpoint.gguf.rows import read_elements, write_elements
-from requant.checkpoint.run.progress import Progress, ProgressCallback, ProgressCounter
-from requant.checkpoint.run.work import Job, Piece, default_threads, run_jobs
+from requant.checkpoint.run.work import (
+    Piece,
+    Progress,
+    ProgressCallback,
+    ProgressCounter,
+    WorkItem,
+    default_threads,
+    run_items,
+)
 from requant.checkpoint.storage.new_file import check_new
 from requant.checkpoint.storage.reading import file_named, read_range
 from requant.checkpoint.storage.store import FileWriter, Store
@@ -69,7 +76,7 @@ def quantize_gguf(
         writer.write(0, plan.head)
         counter.add(written=len(plan.head))
         pieces = _pieces(plan, source, writer, counter)
-        run_jobs([Job(iter([pieces]), lambda: None)], threads or default_threads())
+        run_items([WorkItem(iter([pieces]), lambda: None)], threads or default_threads())
         digest = writer.commit()
         counter.add(finished=1)
     return GgufResult(plan, digest)

@@ -22,8 +22,8 @@ from requant.checkpoint.jobs.job_record import (
     write_record,
 )
 from requant.checkpoint.plan.model import Plan
-from requant.checkpoint.run.progress import Progress
 from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.run.work import Progress
 from requant.checkpoint.storage.store import Store
 from requant.errors import CheckpointError, RequantError
 from requant.errors.cancellation import cancellation_check

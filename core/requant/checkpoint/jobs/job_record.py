@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from requant.checkpoint.run.destination import CONFIG
-from requant.checkpoint.run.manifest import RECORDS, read_manifest
-from requant.checkpoint.run.progress import Progress
+from requant.checkpoint.run.destination import CONFIG, RECORDS, read_manifest
+from requant.checkpoint.run.work import Progress
 from requant.checkpoint.small_json import parse_small_json
 from requant.checkpoint.storage.store import Store
 

@@ -15,8 +15,15 @@ from requant.checkpoint.onnx.packed_columns import DequantizeLinearRange, MatMul
 from requant.checkpoint.onnx.plan import CopiedTensor, OnnxPlan, QuantizedWeight, plan_onnx
 from requant.checkpoint.onnx.rewrite import Weight
 from requant.checkpoint.onnx.weight_form import Operator, WeightForm
-from requant.checkpoint.run.progress import Progress, ProgressCallback, ProgressCounter
-from requant.checkpoint.run.work import Job, Piece, default_threads, run_jobs
+from requant.checkpoint.run.work import (
+    Piece,
+    Progress,
+    ProgressCallback,
+    ProgressCounter,
+    WorkItem,
+    default_threads,
+    run_items,
+)
 from requant.checkpoint.safetensors.dtypes import DTYPES
 from requant.checkpoint.storage.new_file import check_new
 from requant.checkpoint.storage.store import FileWriter, Store
@@ -71,7 +78,7 @@ def quantize_onnx(
         destination.create(plan.data_output, plan.data_size) as writer,
     ):
         work = _Work(plan, source, writer, counter)
-        run_jobs([Job(iter([work.pieces()]), lambda: None)], threads or default_threads())
+        run_items([WorkItem(iter([work.pieces()]), lambda: None)], threads or default_threads())
         data_sha256 = writer.commit()
         counter.add(finished=1)
         model_writer.write(0, plan.model)

@@ -8,8 +8,7 @@ from typing import Any
 
 from requant.checkpoint.plan.model import request_of
 from requant.checkpoint.plan.source import Source
-from requant.checkpoint.run.destination import CONFIG, INDEX
-from requant.checkpoint.run.manifest import MANIFEST, SEAL, Manifest, sealed
+from requant.checkpoint.run.destination import CONFIG, INDEX, MANIFEST, SEAL, Manifest, sealed
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.verify.fault import Fault
 from requant.errors import excerpt

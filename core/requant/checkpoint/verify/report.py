@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from requant.checkpoint.plan.model import Request
-from requant.checkpoint.run.progress import ProgressCallback
+from requant.checkpoint.run.work import ProgressCallback
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.verify.verification import Verification, verify
 from requant.checkpoint.verify.weight_error import WeightError, weight_errors

@@ -13,7 +13,7 @@ from requant.checkpoint.plan.model_files import quantization_of
 from requant.checkpoint.plan.planner import plan_of
 from requant.checkpoint.plan.source import Source, read_source
 from requant.checkpoint.quantization_config.members import member, strings
-from requant.checkpoint.run.manifest import MANIFEST, Manifest, read_manifest
+from requant.checkpoint.run.destination import MANIFEST, Manifest, read_manifest
 from requant.checkpoint.selection import Selection
 from requant.checkpoint.storage.store import Store, StoredFile
 from requant.checkpoint.verify.fault import Fault

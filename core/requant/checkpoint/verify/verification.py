@@ -10,10 +10,9 @@ from typing import Any
 from requant.checkpoint.plan.dry_run import outputs_of
 from requant.checkpoint.plan.model import CopyStep, Plan, QuantizeStep, Request, Step, Task, request_of
 from requant.checkpoint.plan.planner import plan_conversion
-from requant.checkpoint.run.conversion import convert_files
-from requant.checkpoint.run.destination import CONFIG, INDEX, expected_files
-from requant.checkpoint.run.manifest import MANIFEST
-from requant.checkpoint.run.progress import ProgressCallback
+from requant.checkpoint.run.destination import CONFIG, INDEX, MANIFEST, expected_files
+from requant.checkpoint.run.run import convert_files
+from requant.checkpoint.run.work import ProgressCallback
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.verify.compared_store import ComparedStore
 from requant.checkpoint.verify.fault import Fault

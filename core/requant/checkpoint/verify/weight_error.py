@@ -11,10 +11,9 @@ from math import isfinite
 import numpy as np
 
 from requant.checkpoint.plan.model import DequantizeStep, Plan, QuantizeStep, SourceRange
-from requant.checkpoint.run.stored_weight import Files, StoredWeight
+from requant.checkpoint.run.stored_weight import Files, PlainWeight, QuantizedWeight, row_ranges
 from requant.checkpoint.run.work import default_threads
 from requant.checkpoint.storage.store import Store
-from requant.checkpoint.verify.weight_rows import PlainWeight, QuantizedWeight, row_ranges
 from requant.comparison.comparison import ErrorReport, ErrorSums
 from requant.comparison.real_values import real_values
 from requant.errors import VerificationError
@@ -83,7 +82,7 @@ def weight_errors(
 
 
 def _measure(source: SourceRange, before: Files, step: DequantizeStep, after: Files) -> WeightError:
-    plain, quantized = PlainWeight(before, source), QuantizedWeight(StoredWeight(after, step))
+    plain, quantized = PlainWeight(before, source), QuantizedWeight(after, step)
     out, columns = plain.shape
     if quantized.shape != plain.shape:
         raise VerificationError(f"has shape {list(quantized.shape)}; expected {list(plain.shape)}", tensor=step.module)

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
-from requant.checkpoint.run.manifest import record_name
+from requant.checkpoint.run.destination import record_name
 from requant.checkpoint.small_json import parse_small_json
 from requant.checkpoint.storage.store import Store
 from requant.errors import StorageError

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from requant.checkpoint.plan.model import Plan
 from requant.checkpoint.run.destination import check_apart, prepare
-from requant.checkpoint.run.progress import ProgressCallback
 from requant.checkpoint.run.run import RunReport, finish, run_task
+from requant.checkpoint.run.work import ProgressCallback
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.workers.lease import SECONDS, take_lease
 from requant.errors import DestinationError, ParameterError

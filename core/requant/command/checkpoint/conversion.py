@@ -15,8 +15,8 @@ from requant.command.output import Output, counted, size_text, time_text
 
 if TYPE_CHECKING:
     from requant.checkpoint.plan.model import Direction, Plan
-    from requant.checkpoint.run.progress import Progress
     from requant.checkpoint.run.run import RunReport
+    from requant.checkpoint.run.work import Progress
     from requant.checkpoint.storage.store import Store
 
 
@@ -99,7 +99,7 @@ def print_plan(plan: Plan, source: str, destination: str | None, arguments: argp
 
 def _summary(plan: Plan, report: RunReport, url: str, seconds: float) -> tuple[str, dict[str, Any]]:
     """Return what was written and where, as text and as the members of an object."""
-    from requant.checkpoint.run.manifest import MANIFEST
+    from requant.checkpoint.run.destination import MANIFEST
 
     size = sum(file.size for file in report.files)
     made = len(report.files) - len(report.kept)

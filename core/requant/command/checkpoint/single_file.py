@@ -14,7 +14,7 @@ from requant.command.output import Output, counted, size_text, time_text
 
 if TYPE_CHECKING:
     from requant.checkpoint.onnx.weight_form import WeightForm
-    from requant.checkpoint.run.progress import Progress
+    from requant.checkpoint.run.work import Progress
     from requant.checkpoint.storage.store import Store
 
 _GGUF, _ONNX = ".gguf", ".onnx"

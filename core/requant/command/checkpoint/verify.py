@@ -18,7 +18,7 @@ from requant.command.kernels import choose_kernels, compile_missing
 from requant.command.output import Output, add_progress_option, counted
 
 if TYPE_CHECKING:
-    from requant.checkpoint.run.progress import Progress
+    from requant.checkpoint.run.work import Progress
     from requant.checkpoint.verify.report import CheckpointReport
 
 HELP = "check a converted model"

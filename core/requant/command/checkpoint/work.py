@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.of is not None and index is None:
         arguments.refuse("--of needs --index")
     choose_kernels()
-    from requant.checkpoint.run.progress import Progress
+    from requant.checkpoint.run.work import Progress
     from requant.checkpoint.storage.location import open_store
     from requant.checkpoint.workers.plan_file import read_plan_file
     from requant.checkpoint.workers.worker import Share, work

@@ -15,7 +15,7 @@ from requant.checkpoint.gguf.header_reader import read_header
 from requant.checkpoint.gguf.quantize import plan_gguf_file, quantize_gguf
 from requant.checkpoint.gguf.rows import write_elements
 from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES
-from requant.checkpoint.run.progress import Progress
+from requant.checkpoint.run.work import Progress
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.local_writer import LocalWriter
 from requant.checkpoint.storage.reading import file_named

@@ -16,7 +16,7 @@ from requant.checkpoint.onnx.packed_columns import DequantizeLinearRange, MatMul
 from requant.checkpoint.onnx.plan import plan_onnx
 from requant.checkpoint.onnx.quantize import OnnxResult, quantize_onnx
 from requant.checkpoint.onnx.weight_form import FORM_NAMES, Operator, form_named
-from requant.checkpoint.run.progress import Progress
+from requant.checkpoint.run.work import Progress
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.local_writer import LocalWriter
 from requant.errors import CheckpointError, DestinationError

@@ -16,7 +16,7 @@ from requant.checkpoint.name_patterns import check_linear
 from requant.checkpoint.plan.dry_run import plan_document
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.plan.source import read_source
-from requant.checkpoint.run.manifest import MANIFEST, read_manifest
+from requant.checkpoint.run.destination import MANIFEST, read_manifest
 from requant.checkpoint.safetensors import scanner
 from requant.checkpoint.safetensors.index_reader import parse_index
 from requant.checkpoint.safetensors.reader import MAX_NAME_CHARACTERS, parse_header

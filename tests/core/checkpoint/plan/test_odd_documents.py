@@ -19,7 +19,7 @@ from requant.checkpoint.jobs.job_record import RECORD, JobRecord, JobState, read
 from requant.checkpoint.onnx.plan import plan_onnx
 from requant.checkpoint.onnx.weight_form import form_named
 from requant.checkpoint.plan.dry_run import plan_document, plan_text
-from requant.checkpoint.run.manifest import MANIFEST, read_manifest
+from requant.checkpoint.run.destination import MANIFEST, read_manifest
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.reading import file_named
 from requant.checkpoint.weights.nf4_state import state_of

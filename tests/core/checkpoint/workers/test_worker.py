@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from requant.checkpoint.run.manifest import RECORDS, read_manifest, record_name
+from requant.checkpoint.run.destination import RECORDS, read_manifest, record_name
 from requant.checkpoint.run.run import finish, run_plan, run_task
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.object_store import ObjectStore

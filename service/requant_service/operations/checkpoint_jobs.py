@@ -7,8 +7,7 @@ import binascii
 from dataclasses import dataclass
 from typing import Any
 
-from requant.checkpoint.jobs.job import ConversionJob
-from requant.checkpoint.jobs.job_record import JobRecord, JobState, ask_to_cancel, read_record
+from requant.checkpoint.jobs import ConversionJob, JobRecord, JobState, ask_to_cancel, read_record
 from requant.checkpoint.name_patterns import check_linear
 from requant.checkpoint.plan.dry_run import plan_document
 from requant.checkpoint.plan.model import Plan, Request

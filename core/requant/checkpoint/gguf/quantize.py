@@ -18,9 +18,7 @@ from requant.checkpoint.run.work import (
     default_threads,
     run_items,
 )
-from requant.checkpoint.storage.new_file import check_new
-from requant.checkpoint.storage.reading import file_named, read_range
-from requant.checkpoint.storage.store import FileWriter, Store
+from requant.checkpoint.storage.store import FileWriter, Store, check_new, file_named, read_range
 from requant.errors import CheckpointError, PreconditionError
 
 # Elements of a piece, a multiple of all blocks, and the bytes of its buffers for each; bytes of a piece that is copied.

@@ -25,8 +25,7 @@ from requant.checkpoint.run.work import (
     run_items,
 )
 from requant.checkpoint.safetensors.dtypes import DTYPES
-from requant.checkpoint.storage.new_file import check_new
-from requant.checkpoint.storage.store import FileWriter, Store
+from requant.checkpoint.storage.store import FileWriter, Store, check_new
 from requant.checkpoint.weights import floats
 from requant.errors import CheckpointError, PreconditionError, excerpt
 

@@ -10,8 +10,7 @@ Field numbers: onnx.proto3 of onnx 1.23.
 from __future__ import annotations
 
 from requant.checkpoint.onnx.field_count import count_fields
-from requant.checkpoint.storage.reading import read_range
-from requant.checkpoint.storage.store import Store, StoredFile
+from requant.checkpoint.storage.store import Store, StoredFile, read_range
 from requant.errors import CheckpointError
 from requant.errors.cancellation import check_cancelled
 

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.checkpoint.onnx.messages import ELEMENT_BITS, EXTERNAL, FLOAT, FLOAT16, Message
-from requant.checkpoint.storage.reading import read_range
-from requant.checkpoint.storage.store import Store, StoredFile
+from requant.checkpoint.storage.store import Store, StoredFile, read_range
 from requant.errors import CheckpointError, excerpt
 
 Array = NDArray[Any]

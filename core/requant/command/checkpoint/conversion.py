@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace, direction: Direction, output: Output) -> 
 def _run_on_ray(
     plan: Plan, source: Store, destination: Store, arguments: argparse.Namespace, output: Output
 ) -> RunReport:
-    from requant.checkpoint.workers.plan_file import plan_file_of
+    from requant.checkpoint.workers import plan_file_of
     from requant.engines.ray import run_on_ray
 
     sizes = {task.output: task.header.size for task in plan.tasks}

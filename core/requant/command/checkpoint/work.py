@@ -54,8 +54,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     choose_kernels()
     from requant.checkpoint.run.work import Progress
     from requant.checkpoint.storage.location import open_store
-    from requant.checkpoint.workers.plan_file import read_plan_file
-    from requant.checkpoint.workers.worker import Share, work
+    from requant.checkpoint.workers import Share, read_plan_file, work
 
     file = read_plan_file(arguments.plan)
     source, destination = open_store(file.source), open_store(file.destination)

@@ -18,7 +18,7 @@ from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES
 from requant.checkpoint.run.work import Progress
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.local_writer import LocalWriter
-from requant.checkpoint.storage.reading import file_named
+from requant.checkpoint.storage.store import file_named
 from requant.errors import CheckpointError, DestinationError, UnknownNameError
 from tests.support.gguf_files import GgufFile, Tensor, string, u32
 

@@ -16,7 +16,7 @@ from requant.checkpoint.onnx.skeleton import read_skeleton
 from requant.checkpoint.onnx.tensor_data import TensorFiles
 from requant.checkpoint.onnx.weight_form import form_named
 from requant.checkpoint.storage.local import LocalStore
-from requant.checkpoint.storage.reading import file_named
+from requant.checkpoint.storage.store import file_named
 from requant.errors import CheckpointError, StorageError
 from tests.support import onnx_models as models
 

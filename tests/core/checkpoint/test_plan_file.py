@@ -12,7 +12,7 @@ import pytest
 from requant.checkpoint.plan.model import Direction, NotFinite, Request
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.storage.local import LocalStore
-from requant.checkpoint.workers.plan_file import (
+from requant.checkpoint.workers import (
     PlanFile,
     parse_plan_file,
     plan_file_of,

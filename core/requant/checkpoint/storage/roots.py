@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from requant.checkpoint.storage.hugging_face_cache import snapshot
 from requant.checkpoint.storage.local import LocalStore
-from requant.checkpoint.storage.location import open_store
-from requant.checkpoint.storage.operating_system_errors import storage_errors
+from requant.checkpoint.storage.location import open_store, snapshot
 from requant.checkpoint.storage.paths import OutsideRootsError, PathsBelow
-from requant.checkpoint.storage.store import Store
+from requant.checkpoint.storage.store import Store, storage_errors
 from requant.checkpoint.storage.urls import parts_of_url
 from requant.errors import ParameterError, StorageError, excerpt
 

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
+from requant.checkpoint import workers
 from requant.checkpoint.run.destination import RECORDS, read_manifest, record_name
 from requant.checkpoint.run.run import finish, run_plan, run_task
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.object_store import ObjectStore
 from requant.checkpoint.storage.store import Store
-from requant.checkpoint.workers import worker
-from requant.checkpoint.workers.lease import take_lease
-from requant.checkpoint.workers.worker import Share, WorkReport, work
+from requant.checkpoint.workers import Share, WorkReport, take_lease, work
 from requant.errors import DestinationError, ParameterError
 from tests.support.cases import sample
 from tests.support.hand_made_plan import Example, example
@@ -27,7 +26,7 @@ from tests.support.hand_made_plan import Example, example
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "WAIT_SECONDS", 0.02)
+    monkeypatch.setattr(workers, "WAIT_SECONDS", 0.02)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from requant.checkpoint.gguf.header_reader import read_header
+from requant.checkpoint.gguf.header import read_header
 from requant.checkpoint.gguf.plan import GgufPlan, GgufStep, plan_gguf
 from requant.checkpoint.gguf.rows import read_elements, write_elements
 from requant.checkpoint.run.work import (

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.checkpoint.gguf.tensor_types import FLOATS, TensorType
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.weights import floats
 from requant.convert.blocks.gguf import GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
 from requant.errors import PreconditionError

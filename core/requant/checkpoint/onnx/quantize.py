@@ -10,11 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.checkpoint.onnx.block_quantization import Blocks, quantize_columns
-from requant.checkpoint.onnx.packed_columns import DequantizeLinearRange, MatMulNBitsColumns
+from requant.checkpoint.onnx.block_quantization import (
+    Blocks,
+    DequantizeLinearRange,
+    MatMulNBitsColumns,
+    Operator,
+    WeightForm,
+    quantize_columns,
+)
 from requant.checkpoint.onnx.plan import CopiedTensor, OnnxPlan, QuantizedWeight, plan_onnx
 from requant.checkpoint.onnx.rewrite import Weight
-from requant.checkpoint.onnx.weight_form import Operator, WeightForm
 from requant.checkpoint.run.work import (
     Piece,
     Progress,
@@ -24,7 +29,7 @@ from requant.checkpoint.run.work import (
     default_threads,
     run_items,
 )
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import FileWriter, Store, check_new
 from requant.checkpoint.weights import floats
 from requant.errors import CheckpointError, PreconditionError, excerpt

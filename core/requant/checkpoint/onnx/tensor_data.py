@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.checkpoint.onnx.messages import ELEMENT_BITS, EXTERNAL, FLOAT, FLOAT16, Message
+from requant.checkpoint.onnx.graph import ELEMENT_BITS, EXTERNAL, FLOAT, FLOAT16, Message
 from requant.checkpoint.storage.store import Store, StoredFile, read_range
 from requant.errors import CheckpointError, excerpt
 

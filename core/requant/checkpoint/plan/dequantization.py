@@ -9,7 +9,7 @@ from requant.checkpoint.plan.model import CopyStep, DequantizeStep, SourceRange,
 from requant.checkpoint.plan.refusals import Refusals, parameter_of
 from requant.checkpoint.plan.source import Source
 from requant.checkpoint.plan.stored_formats import StoredFormats
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.safetensors.writer import layout
 from requant.checkpoint.weights.weight_format import StoredTensor
 from requant.errors import CheckpointError

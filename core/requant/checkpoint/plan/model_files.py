@@ -12,7 +12,7 @@ from requant.checkpoint.ordering import sorted_in_pieces
 from requant.checkpoint.plan.model import Plan, Task
 from requant.checkpoint.plan.refusals import Refusals
 from requant.checkpoint.plan.source import CONFIG
-from requant.checkpoint.safetensors.index_reader import INDEX
+from requant.checkpoint.safetensors.reader import INDEX
 from requant.checkpoint.storage.local_writer import PART
 from requant.checkpoint.storage.store import StoredFile
 from requant.errors import CheckpointError, excerpt

@@ -16,8 +16,7 @@ from typing import Any
 
 from requant.checkpoint.plan.refusals import Refusals, parameter_of
 from requant.checkpoint.safetensors.header import Header, TensorEntry
-from requant.checkpoint.safetensors.index_reader import INDEX, MAX_INDEX_BYTES, parse_index
-from requant.checkpoint.safetensors.reader import read_header
+from requant.checkpoint.safetensors.reader import INDEX, MAX_INDEX_BYTES, parse_index, read_header
 from requant.checkpoint.safetensors.scanner import Text
 from requant.checkpoint.small_json import parse_small_json
 from requant.checkpoint.storage.store import Store, StoredFile

@@ -14,7 +14,7 @@ import numpy as np
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, NotFinite, QuantizeStep, SourceRange, Step
 from requant.checkpoint.run.stored_weight import Files, QuantizedWeight, StoredMatrix
 from requant.checkpoint.run.work import Piece, ProgressCounter
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import FileWriter, Store, StoredFile
 from requant.checkpoint.weights.floats import EPSILON, values
 from requant.checkpoint.weights.not_finite import first_not_below

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from requant.checkpoint.plan.model import DequantizeStep, SourceRange
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store, StoredFile
 from requant.checkpoint.weights.floats import values
 from requant.checkpoint.weights.weight_format import Array, Codes, Region, WeightFormat

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from requant.checkpoint.safetensors.index_reader import INDEX, parse_index
+from requant.checkpoint.safetensors.reader import INDEX, parse_index
 from requant.checkpoint.storage.object_store import RETRY
 from requant.checkpoint.storage.read_ahead import BLOCK, CONNECTIONS, ReadAhead
 from requant.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, Store, StoredFile

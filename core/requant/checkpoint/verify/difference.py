@@ -32,7 +32,7 @@ from requant.checkpoint.run.stored_weight import (
     row_ranges,
 )
 from requant.checkpoint.run.work import default_threads
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.weights.weight_format import Array
 from requant.errors import excerpt

@@ -37,7 +37,7 @@ from requant.checkpoint.plan.refusals import parameter_of
 from requant.checkpoint.plan.source import Source
 from requant.checkpoint.run.stored_weight import Files, QuantizedWeight, row_ranges
 from requant.checkpoint.run.work import default_threads
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.verify.fault import Fault
 from requant.checkpoint.weights import nf4

@@ -13,7 +13,7 @@ from requant.command.kernels import choose_kernels, compile_missing
 from requant.command.output import Output, counted, size_text, time_text
 
 if TYPE_CHECKING:
-    from requant.checkpoint.onnx.weight_form import WeightForm
+    from requant.checkpoint.onnx.block_quantization import WeightForm
     from requant.checkpoint.run.work import Progress
     from requant.checkpoint.storage.store import Store
 
@@ -108,7 +108,7 @@ def _gguf_type(arguments: argparse.Namespace) -> str:
 
 
 def _onnx_form(arguments: argparse.Namespace) -> WeightForm:
-    from requant.checkpoint.onnx.weight_form import form_named
+    from requant.checkpoint.onnx.block_quantization import form_named
 
     scheme: str | None = getattr(arguments, "scheme", None)
     if scheme is None:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from requant.checkpoint.gguf.header import GgufHeader
-from requant.checkpoint.gguf.header_reader import read_header
+from requant.checkpoint.gguf.header import GgufHeader, read_header
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.store import file_named
 from requant.errors import CheckpointError

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from requant.checkpoint.gguf.header_reader import read_header
+from requant.checkpoint.gguf.header import read_header
 from requant.checkpoint.gguf.quantize import plan_gguf_file, quantize_gguf
 from requant.checkpoint.gguf.rows import write_elements
 from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from requant.checkpoint.gguf.header_reader import read_header
+from requant.checkpoint.gguf.header import read_header
 from requant.checkpoint.gguf.plan import plan_gguf
 from requant.checkpoint.jobs import RECORD, JobRecord, JobState, read_record, write_record
+from requant.checkpoint.onnx.block_quantization import form_named
 from requant.checkpoint.onnx.plan import plan_onnx
-from requant.checkpoint.onnx.weight_form import form_named
 from requant.checkpoint.plan.dry_run import plan_document, plan_text
 from requant.checkpoint.run.destination import MANIFEST, read_manifest
 from requant.checkpoint.storage.local import LocalStore

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.weights.blocks import Block, largest_patterns, scaled
 from requant.checkpoint.weights.compressed_tensors.float4 import (
     E2M1_HIGHEST,

@@ -39,7 +39,7 @@ from requant.checkpoint.run.stored_weight import Files, QuantizedWeight, row_ran
 from requant.checkpoint.run.work import default_threads
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store
-from requant.checkpoint.verify.fault import Fault
+from requant.checkpoint.verify.structure import Fault
 from requant.checkpoint.weights import nf4
 from requant.checkpoint.weights.awq import Awq
 from requant.checkpoint.weights.compressed_tensors.float8 import FloatQuantized

@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _write(report: CheckpointReport, path: Path) -> None:
-    from requant.checkpoint.verify.page import report_page
+    from requant.checkpoint.verify.html_report import report_page
     from requant.errors import StorageError
 
     as_json = path.suffix == ".json"

@@ -16,9 +16,9 @@ from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run import stored_weight
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.storage.location import open_store
-from requant.checkpoint.verify.fault import Fault
-from requant.checkpoint.verify.page import report_page
+from requant.checkpoint.verify.html_report import report_page
 from requant.checkpoint.verify.report import CheckpointReport, checkpoint_report
+from requant.checkpoint.verify.structure import Fault
 from tests.support.model_directory import make_model
 from tests.support.safetensors_files import read_safetensors
 

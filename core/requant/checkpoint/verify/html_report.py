@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from math import floor, log10
 
-from requant.checkpoint.verify.fault import Fault
-from requant.checkpoint.verify.report import CheckpointReport
-from requant.checkpoint.verify.weight_error import WeightError
+from requant.checkpoint.verify.report import CheckpointReport, WeightError
+from requant.checkpoint.verify.structure import Fault
 
 MAX_ROWS = 2000
 """The most weights in the table: those with the lowest ratio of signal to noise."""

@@ -109,7 +109,7 @@ ALL = "Linear"
 """As an entry of `targets`: every weight. Modules have no classes in a checkpoint."""
 
 
-class Kept(StrEnum):
+class SkipReason(StrEnum):
     """Why a tensor is not quantized."""
 
     NOT_A_WEIGHT = "not named .weight"
@@ -126,18 +126,18 @@ class Selection:
         self._targets = _Patterns([text for text in targets if text != ALL], "targets")
         self._ignore = _Patterns(ignore, "ignore")
 
-    def kept(self, tensor: str) -> Kept | None:
+    def skip_reason(self, tensor: str) -> SkipReason | None:
         """Return why a tensor is not quantized; None if it is."""
         module, _, parameter = tensor.rpartition(".")
         if parameter != "weight" or not module:
-            return Kept.NOT_A_WEIGHT
+            return SkipReason.NOT_A_WEIGHT
         targeted = self._targets.match(module) or self._everything
         ignored = self._ignore.match(module)
         if module.endswith("norm"):
-            return Kept.NORM
+            return SkipReason.NORM
         if not targeted:
-            return Kept.NOT_TARGETED
-        return Kept.IGNORED if ignored else None
+            return SkipReason.NOT_TARGETED
+        return SkipReason.IGNORED if ignored else None
 
     @property
     def without_match(self) -> set[str]:
@@ -159,7 +159,7 @@ def with_default_entries(
         return stated
     selection = Selection(targets, (*stated, *always))
     modules = (name.removesuffix(".weight") for name in tensors if name.endswith(".weight"))
-    found = (each for each in modules if role_of(each) is not None and selection.kept(f"{each}.weight") is None)
+    found = (each for each in modules if role_of(each) is not None and selection.skip_reason(f"{each}.weight") is None)
     return (*stated, *default_entries(found))
 
 

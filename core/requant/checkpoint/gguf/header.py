@@ -112,13 +112,13 @@ class _HeaderBytes:
     def u64(self, what: str) -> int:
         return int(struct.unpack_from("<Q", self.buffer, self.require(8, what))[0])
 
-    def count(self, what: str, least: int, most: int) -> int:
+    def count(self, what: str, least: int, maximum: int) -> int:
         """Read a count of items, each of which takes at least `least` bytes."""
         number = self.u64(f"the number of {what}")
         if number * least > self.file.size - self.position:
             raise self.error(f"it declares {number} {what}, more than its {self.file.size} bytes can hold")
-        if number > most:
-            raise self.error(f"it has {number} {what}; at most {most} are read")
+        if number > maximum:
+            raise self.error(f"it has {number} {what}; at most {maximum} are read")
         return number
 
     def text(self, what: str, longest: int) -> str:

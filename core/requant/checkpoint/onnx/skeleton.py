@@ -185,10 +185,10 @@ class _Walk:
         return data
 
 
-def _count_fields(data: bytes, kind: str, number: int, most: int) -> int:
+def _count_fields(data: bytes, kind: str, number: int, maximum: int) -> int:
     """Return the number of fields in one encoded field of a message of `kind`, and in the messages in it.
 
-    `number`: the field's own. Counting ends beyond `most`. What is not encoded as protobuf says is not looked into:
+    `number`: the field's own. Counting ends beyond `maximum`. What is not encoded as protobuf says is not looked into:
     protobuf refuses it. Raises UnicodeDecodeError for a name or another text that is read and is not UTF-8.
     """
     found = 1
@@ -196,12 +196,12 @@ def _count_fields(data: bytes, kind: str, number: int, most: int) -> int:
     if number in _TEXTS.get(kind, ()) and _lenient_varint(data, 0, len(data))[0] & 7 == _LENGTH:
         data[begin:end].decode()
     stack = [(_CHILDREN[kind].get(number), begin, end)]
-    while stack and found <= most:
+    while stack and found <= maximum:
         inner, at, end = stack.pop()
         if inner is None:
             continue
         children, texts = _CHILDREN[inner], _TEXTS.get(inner, ())
-        while at < end and found <= most:
+        while at < end and found <= maximum:
             key, at = _lenient_varint(data, at, end)
             found += 1
             wire = key & 7

@@ -64,7 +64,7 @@ def dequantization_tasks(source: Source, formats: StoredFormats, dtype: str) -> 
             try:
                 step = _step(module, parameters, formats, dtype, source.weight_shapes)
             except CheckpointError as error:
-                refusals.take(error, file=error.file, tensor=module)
+                refusals.add_error(error, file=error.file, tensor=module)
                 continue
             quantized += 1
             first = step.stored[next(iter(step.stored))]
@@ -109,7 +109,7 @@ def _tasks(by_output: Mapping[str, list[CopyStep | DequantizeStep]], refusals: R
                 {"format": "pt"},
             )
         except CheckpointError as error:
-            refusals.take(error, file=output, tensor=error.tensor)
+            refusals.add_error(error, file=output, tensor=error.tensor)
             continue
         tasks.append(Task(output, header, tuple(steps)))
     refusals.raise_any()

@@ -58,7 +58,7 @@ def summary_of(plan: Plan) -> Summary:
             before = sum(source.end - source.begin for source in sources)
             size = sum(after[name] for name in names)
             if isinstance(step, CopyStep):
-                reason = _PLAIN if selection is None else selection.kept(step.output) or _NOT_DIVISIBLE
+                reason = _PLAIN if selection is None else selection.skip_reason(step.output) or _NOT_DIVISIBLE
                 kept.setdefault(reason, Amount()).add(step.output, before, size)
             else:
                 plain = step.source if isinstance(step, QuantizeStep) else step

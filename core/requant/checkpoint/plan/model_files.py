@@ -116,7 +116,7 @@ _INDEX_ENDINGS = (".safetensors.index.json", ".bin.index.json", ".h5.index.json"
 _EXPORTS = {"original", "onnx", "openvino", "coreml", "metal"}
 
 
-def split_carried(
+def split_copied_files(
     files: Iterable[StoredFile], shards: Collection[str]
 ) -> tuple[tuple[StoredFile, ...], tuple[StoredFile, ...]]:
     """Return the files to copy, and the weights and indexes in other formats that are left out.

@@ -14,7 +14,7 @@ from requant.checkpoint.plan.model_files import (
     check_file_names,
     index_of,
     quantization_of,
-    split_carried,
+    split_copied_files,
     stated_dtype,
     with_quantization,
     without_quantization,
@@ -135,10 +135,12 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     )
     head = _tied_head(source)
     ignore = (
-        request.ignore if Selection(request.targets, asked.ignore).kept(f"{_HEAD}.weight") else (*request.ignore, *head)
+        request.ignore
+        if Selection(request.targets, asked.ignore).skip_reason(f"{_HEAD}.weight")
+        else (*request.ignore, *head)
     )
     members = scheme.quantization_config(request.targets, ignore, (*_left(tasks), *head))
-    carried, left_out = split_carried(source.files, source.shards)
+    carried, left_out = split_copied_files(source.files, source.shards)
     warnings = quantization_warnings(request, selection, tasks, source.config, fused=scheme.fused)
     arithmetic = {"profile": profile.name, "system": profile.system, "version": profile.version}
     config = with_quantization(source.config, members)
@@ -187,7 +189,7 @@ def _dequantization(source: Source, request: Request) -> Plan:
     modules = {parameter_of(entry.name)[0] for shard in source.shards.values() for entry in shard.header.tensors}
     formats = stored_formats(quantization, modules)
     tasks, unused = dequantization_tasks(source, formats, dtype)
-    carried, left_out = split_carried(source.files, source.shards)
+    carried, left_out = split_copied_files(source.files, source.shards)
     scales = [f"{unused} scales of quantized activations are dropped"] if unused else []
     config = without_quantization(source.config, dtype)
     return Plan(

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from requant.checkpoint.plan.model import CopyStep, QuantizeStep, Request, SourceRange, Task
-from requant.checkpoint.plan.refusals import Refusals, ignoring
+from requant.checkpoint.plan.refusals import Refusals, ignore_patterns_for
 from requant.checkpoint.plan.source import BYTES_PER_TENSOR, Reserve, Source, unlimited
 from requant.checkpoint.safetensors.header import TensorEntry
 from requant.checkpoint.safetensors.writer import layout
@@ -230,7 +230,7 @@ def quantization_tasks(
         try:
             header = layout(tensors, metadata)
         except CheckpointError as error:
-            refusals.take(error, file=output, tensor=error.tensor)
+            refusals.add_error(error, file=output, tensor=error.tensor)
             continue
         tasks.append(Task(output, header, tuple(steps)))
     _check_names(tasks, refusals)
@@ -256,7 +256,7 @@ def _placed(source: Source, fused: bool, refusals: Refusals, reserve: Reserve) -
                         refusals.add(f"two tensors would be named '{name}'", file=file, tensor=entry.name)
                     placed[name] = _Placed(name, part, homes.get(entry.name, file))
             except CheckpointError as error:
-                refusals.take(error, file=file, tensor=entry.name)
+                refusals.add_error(error, file=file, tensor=entry.name)
     return placed
 
 
@@ -277,19 +277,19 @@ def _chosen(
     known: dict[tuple[str, tuple[int, ...]], tuple[StoredTensor, ...] | CheckpointError] = {}
     modules: list[str] = []
     for name, each in checked(placed.items(), _TENSORS_BETWEEN_CHECKS):
-        if selection.kept(name) is not None:
+        if selection.skip_reason(name) is not None:
             continue
         dtype, shape = each.source.dtype, each.source.shape
         if (dtype, shape) not in known:
             known[dtype, shape] = _stored(weight_format, dtype, shape)
         stored = known[dtype, shape]
         if isinstance(stored, CheckpointError):
-            refusals.take(stored, file=each.source.file, tensor=name)
+            refusals.add_error(stored, file=each.source.file, tensor=name)
             modules.append(name.removesuffix(".weight"))
         else:
             chosen[name] = stored
     if modules:
-        refusals.advice.append(f"To leave them unquantized, add to ignore: {ignoring(modules)}")
+        refusals.advice.append(f"To leave them unquantized, add to ignore: {ignore_patterns_for(modules)}")
     return chosen
 
 

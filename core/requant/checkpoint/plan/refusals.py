@@ -29,16 +29,16 @@ def without_numbers(name: str) -> str:
     return _NUMBER.sub("*", name)
 
 
-def some(names: Collection[str], most: int = 3) -> str:
+def abbreviate(names: Collection[str], maximum: int = 3) -> str:
     """Return the first names, those that differ in numbers only as one, and how many there are."""
     patterns = list(dict.fromkeys(without_numbers(name) for name in names))
     if len(names) == 1:
         return excerpt(next(iter(names)))
-    shown = ", ".join(excerpt(pattern) for pattern in patterns[:most])
-    return f"{shown}{', ...' if len(patterns) > most else ''} ({len(names)})"
+    shown = ", ".join(excerpt(pattern) for pattern in patterns[:maximum])
+    return f"{shown}{', ...' if len(patterns) > maximum else ''} ({len(names)})"
 
 
-def ignoring(modules: Iterable[str]) -> str:
+def ignore_patterns_for(modules: Iterable[str]) -> str:
     """Return entries of `ignore` that cover modules, by the last parts of their names."""
     lasts = list(dict.fromkeys(module.rpartition(".")[2] for module in modules))
     shown = ", ".join(f'"re:(.*\\.)?{re.escape(excerpt(last))}$"' for last in lasts[:6])
@@ -77,7 +77,7 @@ class Refusals:
         elif len(self._kinds) < _MAX_KINDS:
             self._kinds[key] = _Kind(CheckpointError(detail, file=file, tensor=tensor))
 
-    def take(self, error: RequantError, *, file: str | None = None, tensor: str | None = None) -> None:
+    def add_error(self, error: RequantError, *, file: str | None = None, tensor: str | None = None) -> None:
         """Note an error that was raised, as one about a file and a tensor."""
         self.add(error.detail, file=file, tensor=tensor)
 

@@ -141,7 +141,7 @@ def read_source(store: Store, reserve: Reserve = unlimited) -> Source:
         try:
             shards[name] = Shard(files[name], _header(store, files[name], reserve))
         except SafetensorsError as error:
-            refusals.take(error, file=name, tensor=error.tensor)
+            refusals.add_error(error, file=name, tensor=error.tensor)
     refusals.raise_any()
     _check_agreement(shards, index, refusals)
     refusals.raise_any()
@@ -187,9 +187,9 @@ def _read_index(store: Store, files: dict[str, StoredFile], reserve: Reserve) ->
     return weight_map
 
 
-def _small_file(store: Store, file: StoredFile, most: int) -> bytes:
-    if file.size > most:
-        raise CheckpointError(f"{file.name} has {file.size} bytes; at most {most} are read", file=file.name)
+def _small_file(store: Store, file: StoredFile, maximum: int) -> bytes:
+    if file.size > maximum:
+        raise CheckpointError(f"{file.name} has {file.size} bytes; at most {maximum} are read", file=file.name)
     data = store.get(file.name, file.size)
     if data is None:
         raise CheckpointError(f"{file.name} no longer exists", file=file.name)

@@ -42,7 +42,7 @@ class StoredFormats:
         if module in self.named:
             return self.named[module]
         for selection, weight_format in self.groups:
-            if selection.kept(f"{module}.weight") is None:
+            if selection.skip_reason(f"{module}.weight") is None:
                 return weight_format
         return None
 

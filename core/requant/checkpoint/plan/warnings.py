@@ -8,7 +8,7 @@ from typing import Any
 
 from requant.checkpoint.plan.model import CopyStep, QuantizeStep, Request, SourceRange, Task
 from requant.checkpoint.plan.quantization import fused_sets
-from requant.checkpoint.plan.refusals import ignoring, some
+from requant.checkpoint.plan.refusals import abbreviate, ignore_patterns_for
 from requant.checkpoint.selection import Role, Selection, role_of
 from requant.checkpoint.storage.store import StoredFile
 from requant.checkpoint.weights.gptq import Gptq
@@ -44,7 +44,7 @@ def left_out_warnings(files: Collection[StoredFile]) -> list[str]:
     gigabytes = sum(file.size for file in files) / 1e9
     return [
         "not copied, because they hold weights in another format or settings of another quantizer: "
-        f"{some([file.name for file in files])} ({gigabytes:.3f} GB)"
+        f"{abbreviate([file.name for file in files])} ({gigabytes:.3f} GB)"
     ]
 
 
@@ -74,9 +74,9 @@ def _unusual_modules(steps: Mapping[str, QuantizeStep], config: Mapping[str, Any
         Role.TOWER: "it is not part of the language model; whether a loader takes it quantized depends on the model",
     }
     return [
-        f"{some(of_role[role])} will be quantized: {reason}. Usually ignored: {ignoring(of_role[role])}"
+        f"{abbreviate(modules)} will be quantized: {reason}. Usually ignored: {ignore_patterns_for(modules)}"
         for role, reason in reasons.items()
-        if role in of_role
+        if (modules := of_role.get(role))
     ]
 
 
@@ -98,8 +98,8 @@ def _partly_quantized(steps: Mapping[str, QuantizeStep], tasks: Iterable[Task]) 
     if not partly:
         return []
     return [
-        f"only part of {some(partly)} will be quantized. vLLM fuses these modules, and refuses a fused module with two "
-        "schemes: quantize or ignore them together"
+        f"only part of {abbreviate(partly)} will be quantized. vLLM fuses these modules, and refuses a fused module "
+        "with two schemes: quantize or ignore them together"
     ]
 
 
@@ -112,8 +112,8 @@ def _own_global_scales(steps: Mapping[str, QuantizeStep]) -> list[str]:
     if not alone:
         return []
     return [
-        f"the parts of {some(alone)} get separate global scales, as in llm-compressor. vLLM uses the largest of them "
-        "for the fused module, which costs accuracy"
+        f"the parts of {abbreviate(alone)} get separate global scales, as in llm-compressor. vLLM uses the largest of "
+        "them for the fused module, which costs accuracy"
     ]
 
 
@@ -143,11 +143,11 @@ def _unfit_shapes(selection: Selection, tasks: Iterable[Task]) -> list[str]:
         step.output.removesuffix(".weight")
         for task in tasks
         for step in task.steps
-        if isinstance(step, CopyStep) and len(step.source.shape) == 2 and selection.kept(step.output) is None
+        if isinstance(step, CopyStep) and len(step.source.shape) == 2 and selection.skip_reason(step.output) is None
     ]
     if not left:
         return []
-    return [f"{some(left)} will not be quantized: the shapes of their weights do not fit the scheme"]
+    return [f"{abbreviate(left)} will not be quantized: the shapes of their weights do not fit the scheme"]
 
 
 def _split_groups(steps: Mapping[str, QuantizeStep]) -> list[str]:
@@ -167,7 +167,7 @@ def _split_groups(steps: Mapping[str, QuantizeStep]) -> list[str]:
         bad = [ranks for ranks in _RANKS if count % ranks]
         if bad:
             warnings.append(
-                f"the {columns} columns of {some(modules)} are {count} groups, which cannot be divided among "
+                f"the {columns} columns of {abbreviate(modules)} are {count} groups, which cannot be divided among "
                 f"{' or '.join(map(str, bad))} tensor-parallel ranks of vLLM"
             )
     return warnings

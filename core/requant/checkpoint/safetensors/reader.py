@@ -1,4 +1,4 @@
-"""Reading the header of a safetensors file from anyone's hands.
+"""Reads the header of an untrusted safetensors file.
 
 What the library (0.8) refuses is refused, and also what it accepts although it can be understood in two ways or breaks
 the format's description: a tensor's name twice, a key twice in `__metadata__`, white space before the `{`. Names are

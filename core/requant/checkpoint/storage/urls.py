@@ -1,4 +1,4 @@
-"""URLs of strangers, and those of object stores and servers."""
+"""Untrusted URLs, and those of object stores and servers."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def _left_out(plan: Plan, members: Mapping[str, Any]) -> Iterator[Fault]:
     for step in steps:
         if not isinstance(step, CopyStep) or len(step.source.shape) != 2 or _last_name(step.output) not in linear:
             continue
-        if selection.kept(step.output) is None:
+        if selection.skip_reason(step.output) is None:
             yield Fault(
                 "the weight is not quantized, but `ignore` and `targets` of config.json do not exclude it",
                 step.source.file,

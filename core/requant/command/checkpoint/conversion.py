@@ -132,16 +132,16 @@ def _summary(plan: Plan, report: RunReport, url: str, seconds: float) -> tuple[s
 def kept_by_ignore(plan: Plan) -> str:
     """Return the names of the modules that `ignore` leaves out, with `*` for numbers, and how many there are."""
     from requant.checkpoint.plan.model import CopyStep, Direction
-    from requant.checkpoint.plan.refusals import some
-    from requant.checkpoint.selection import Kept, Selection
+    from requant.checkpoint.plan.refusals import abbreviate
+    from requant.checkpoint.selection import Selection, SkipReason
 
     request = plan.request
     if request.direction is not Direction.QUANTIZE:
         return ""
     selection = Selection(request.targets, request.ignore)
     copied = (step.output for task in plan.tasks for step in task.steps if isinstance(step, CopyStep))
-    left = [name.removesuffix(".weight") for name in copied if selection.kept(name) is Kept.IGNORED]
-    return some(left, _MAX_NAMES) if left else ""
+    left = [name.removesuffix(".weight") for name in copied if selection.skip_reason(name) is SkipReason.IGNORED]
+    return abbreviate(left, _MAX_NAMES) if left else ""
 
 
 def serving_command(plan: Plan, url: str) -> str | None:

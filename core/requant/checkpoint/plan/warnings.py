@@ -11,7 +11,6 @@ from requant.checkpoint.plan.quantization import fused_sets
 from requant.checkpoint.plan.refusals import abbreviate, ignore_patterns_for
 from requant.checkpoint.selection import Role, Selection, role_of
 from requant.checkpoint.storage.store import StoredFile
-from requant.checkpoint.weights.gptq import Gptq
 from requant.errors import excerpt
 
 _ROW_PARALLEL = re.compile(r".*\.(?:o_proj|out_proj|wo|down_proj|w2|c_proj|fc2|dense_4h_to_h)$")
@@ -31,8 +30,6 @@ def quantization_warnings(
         *_unfit_shapes(selection, tasks),
         *_partly_quantized(steps, tasks),
         *(_own_global_scales(steps) if fused else ()),
-        *_asymmetric_packed(steps),
-        *_asymmetric_gptq(steps),
         *_split_groups(steps),
     ]
 
@@ -115,26 +112,6 @@ def _own_global_scales(steps: Mapping[str, QuantizeStep]) -> list[str]:
         f"the parts of {abbreviate(alone)} get separate global scales, as in llm-compressor. vLLM uses the largest of "
         "them for the fused module, which costs accuracy"
     ]
-
-
-def _asymmetric_packed(steps: Mapping[str, QuantizeStep]) -> list[str]:
-    for step in steps.values():
-        suffixes = {tensor.suffix: tensor.dtype for tensor in _stored(step)}
-        if suffixes.get("weight_packed") == "I32" and "weight_zero_point" in suffixes:
-            return [
-                "transformers 5.23 with compressed-tensors 0.20 does not load packed weights with zero points; "
-                "transformers 5.17 with compressed-tensors 0.19 and vLLM do"
-            ]
-    return []
-
-
-def _asymmetric_gptq(steps: Mapping[str, QuantizeStep]) -> list[str]:
-    if any(isinstance(step.format, Gptq) and not step.format.symmetric for step in steps.values()):
-        return [
-            "vLLM 0.33 and SGLang do not load GPTQ weights with zero points (packing_format auto_round); transformers "
-            "with auto-round does"
-        ]
-    return []
 
 
 def _unfit_shapes(selection: Selection, tasks: Iterable[Task]) -> list[str]:

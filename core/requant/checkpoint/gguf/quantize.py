@@ -9,6 +9,7 @@ from functools import partial
 from requant.checkpoint.gguf.header import read_header
 from requant.checkpoint.gguf.plan import GgufPlan, GgufStep, plan_gguf
 from requant.checkpoint.gguf.rows import read_elements, write_elements
+from requant.checkpoint.run.destination import FinishedFile
 from requant.checkpoint.run.work import (
     Piece,
     Progress,
@@ -31,6 +32,11 @@ class GgufResult:
 
     plan: GgufPlan
     sha256: str
+
+    @property
+    def files(self) -> tuple[FinishedFile, ...]:
+        """What was written."""
+        return (FinishedFile(self.plan.output, self.plan.size, self.sha256),)
 
 
 def plan_gguf_file(source: Store, name: str, output: str, type_: str, *, ignore: Sequence[str] = ()) -> GgufPlan:

@@ -20,6 +20,7 @@ from requant.checkpoint.onnx.block_quantization import (
 )
 from requant.checkpoint.onnx.plan import CopiedTensor, OnnxPlan, QuantizedWeight, plan_onnx
 from requant.checkpoint.onnx.rewrite import Weight
+from requant.checkpoint.run.destination import FinishedFile
 from requant.checkpoint.run.work import (
     Piece,
     Progress,
@@ -49,6 +50,14 @@ class OnnxResult:
     plan: OnnxPlan
     data_sha256: str
     sha256: str
+
+    @property
+    def files(self) -> tuple[FinishedFile, ...]:
+        """What was written."""
+        return (
+            FinishedFile(self.plan.data_output, self.plan.data_size, self.data_sha256),
+            FinishedFile(self.plan.output, len(self.plan.model), self.sha256),
+        )
 
 
 def quantize_onnx(

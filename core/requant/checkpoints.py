@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from requant.checkpoint.plan.model import Direction, NotFinite, Request
 from requant.checkpoint.plan.planner import plan_conversion
-from requant.checkpoint.run.progress import Progress
 from requant.checkpoint.run.run import RunReport, run_plan
+from requant.checkpoint.run.work import Progress
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.selection import DEFAULT_IGNORE
-from requant.checkpoint.storage.hugging_face_cache import snapshot
 from requant.checkpoint.storage.local import LocalStore
-from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.storage.location import open_store, snapshot
 from requant.checkpoint.storage.store import Store
 from requant.errors import ParameterError, excerpt
 from requant.errors.names import entry_named

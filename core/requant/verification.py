@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from requant.checkpoint.run.progress import Progress
+from requant.checkpoint.run.work import Progress
 from requant.checkpoint.verify.difference import CheckpointDifference, diff
 from requant.checkpoint.verify.report import CheckpointReport, checkpoint_report
 from requant.checkpoints import Location, open_source

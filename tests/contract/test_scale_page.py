@@ -7,9 +7,9 @@ import re
 import shlex
 import tomllib
 
+from requant.checkpoint.storage.object_store import PART
 from requant.checkpoint.storage.read_ahead import BLOCK, CONNECTIONS
-from requant.checkpoint.storage.spooled_upload import PART
-from requant.checkpoint.workers.lease import SECONDS
+from requant.checkpoint.workers import LEASE_SECONDS
 from requant.command.main import command_parser
 from requant.engines.ray import RETRIES
 from tests.conftest import ROOT
@@ -38,7 +38,7 @@ def test_the_extras_exist() -> None:
 
 
 def test_the_numbers() -> None:
-    assert (BLOCK, CONNECTIONS, PART, SECONDS, RETRIES) == (4 << 20, 8, 8 << 20, 300, 10)
+    assert (BLOCK, CONNECTIONS, PART, LEASE_SECONDS, RETRIES) == (4 << 20, 8, 8 << 20, 300, 10)
     for text in (
         "Ranges of 4 MiB, up to eight at a time",
         "in parts of 8 MiB",

@@ -9,7 +9,7 @@ import numpy as np
 
 from requant.checkpoint.gguf.tensor_types import READABLE, TENSOR_TYPES, TensorType, read_elements, write_elements
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.schemes import SCHEMES, scheme_named
 from requant.checkpoint.weights.floats import bits_of
 from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 MAX_MIB = 256
 ONNX = """
 from requant.checkpoint.onnx.quantize import quantize_onnx
-from requant.checkpoint.onnx.weight_form import form_named
+from requant.checkpoint.onnx.block_quantization import form_named
 quantize_onnx(store, "m.onnx", store, "q.onnx", form_named("{scheme}", block_size=32), threads=2)
 """
 GGUF = """

@@ -14,10 +14,17 @@ from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
 from onnxruntime.capi._pybind_state import quantize_matmul_4bits, quantize_matmul_8bits, quantize_qdq_matmul_4bits
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer, QuantFormat
 
-from requant.checkpoint.onnx.block_quantization import quantize_columns
-from requant.checkpoint.onnx.packed_columns import DequantizeLinearRange, MatMulNBitsColumns
+from requant.checkpoint.onnx.block_quantization import (
+    BLOCK_SIZES,
+    FORM_NAMES,
+    DequantizeLinearRange,
+    MatMulNBitsColumns,
+    Operator,
+    WeightForm,
+    form_named,
+    quantize_columns,
+)
 from requant.checkpoint.onnx.quantize import quantize_onnx
-from requant.checkpoint.onnx.weight_form import BLOCK_SIZES, FORM_NAMES, Operator, WeightForm, form_named
 from requant.checkpoint.storage.local import LocalStore
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record

@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from requant.checkpoint.run.manifest import read_manifest
+from requant.checkpoint.run.destination import read_manifest
 from requant.checkpoint.run.run import finish, run_plan, run_task
 from requant.checkpoint.storage.local import LOCK_FILE, LocalStore
 from tests.support.hand_made_plan import Example, example

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from requant.checkpoint.safetensors.dtypes import DTYPES
-from requant.checkpoint.safetensors.header import TensorEntry
+from requant.checkpoint.safetensors.header import DTYPES, TensorEntry
 from tests.support.hand_made_plan import Tensors
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.weights.weight_format import Extremes, StoredRows, WeightFormat
 
 

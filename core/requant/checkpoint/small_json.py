@@ -1,4 +1,4 @@
-"""JSON of strangers that is small by nature: config.json, manifests, records.
+"""Untrusted JSON that is small by nature: config.json, manifests, records.
 
 `json` parses in one call that other threads of the process wait for, and makes objects of 56 bytes and more of 2 bytes
 of text. So the size is looked at first, and the number of values.

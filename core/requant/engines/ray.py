@@ -13,7 +13,7 @@ from requant.checkpoint.plan.model import Plan
 from requant.checkpoint.run.run import RunReport, finish, run_task
 from requant.checkpoint.storage.location import open_store
 from requant.checkpoint.storage.store import Store
-from requant.checkpoint.workers.plan_file import PlanFile, parse_plan_file
+from requant.checkpoint.workers import PlanFile, parse_plan_file
 from requant.errors import UnavailableError
 
 # A task whose worker dies is run again. On machines that may be taken away (spot) that is no exception.

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from requant.checkpoint.safetensors.dtypes import DTYPES
-from requant.checkpoint.safetensors.header import Header, TensorEntry
+from requant.checkpoint.safetensors.header import DTYPES, Header, TensorEntry
 from requant.checkpoint.safetensors.reader import LENGTH_BYTES, parse_header
 from requant.checkpoint.safetensors.writer import head_bytes, layout
 from requant.errors import InvalidRequestError, SafetensorsError, default_pointer, excerpt

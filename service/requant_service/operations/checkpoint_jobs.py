@@ -7,13 +7,12 @@ import binascii
 from dataclasses import dataclass
 from typing import Any
 
-from requant.checkpoint.jobs.job import ConversionJob
-from requant.checkpoint.jobs.job_record import JobRecord, JobState, ask_to_cancel, read_record
-from requant.checkpoint.plan.dry_run.document import plan_document
+from requant.checkpoint.jobs import ConversionJob, JobRecord, JobState, ask_to_cancel, read_record
+from requant.checkpoint.name_patterns import check_linear
+from requant.checkpoint.plan.dry_run import plan_document
 from requant.checkpoint.plan.model import Plan, Request
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.destination import check_apart, prepare
-from requant.checkpoint.selection.name_patterns import check_linear
 from requant.checkpoint.storage.store import Store
 from requant.errors import UnknownNameError, UnsupportedError, default_pointer
 from requant_service.runtime.checkpoint_jobs import CheckpointJobs, PlanMemory

@@ -20,9 +20,8 @@ from threading import Lock
 from time import perf_counter, thread_time
 from typing import TypeVar
 
-from requant.checkpoint.jobs.job import ConversionJob
-from requant.checkpoint.jobs.job_record import JobState
-from requant.checkpoint.jobs.roots import Roots
+from requant.checkpoint.jobs import ConversionJob, JobState
+from requant.checkpoint.storage.roots import Roots
 from requant.errors import DeadlineError, LimitError, OverloadedError, UnavailableError
 from requant.errors.cancellation import cancellation_check
 from requant_service.runtime.memory_budget import MemoryBudget, Reservation

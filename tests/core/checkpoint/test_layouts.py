@@ -12,7 +12,7 @@ import pytest
 from requant.checkpoint.plan.model import DequantizeStep, Direction, Plan, QuantizeStep, Request
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.safetensors.writer import head_bytes, layout
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.storage.location import open_store

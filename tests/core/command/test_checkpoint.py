@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 
 import requant
+from requant.checkpoint.name_patterns import NamePatterns
 from requant.checkpoint.plan.model import Direction
 from requant.checkpoint.plan.planner import plan_conversion
-from requant.checkpoint.selection import NamePatterns
 from requant.checkpoints import conversion_request, open_source
 from requant.command.checkpoint.conversion import serving_command
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from requant.command.checkpoint.job_array import place_in_job_array
+from requant.command.checkpoint.work import place_in_job_array
 
 
 def slurm(task: int, count: int, first: int = 0, step: int = 1) -> dict[str, str]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import SafetensorError, TensorSpec, safe_open, serialize
 
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.safetensors.writer import head_bytes, layout
 from tests.support.safetensors_headers import ACCEPTED, REFUSED, HeaderCase
 

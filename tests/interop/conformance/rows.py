@@ -9,7 +9,7 @@ from requant.calibration.fake_quantize import FAKE_QUANTIZE_SCHEMES
 from requant.calibration.methods import CALIBRATION_METHODS
 from requant.calibration.ranges import RANGE_RULES
 from requant.checkpoint.gguf.tensor_types import FILE_TYPES
-from requant.checkpoint.onnx.weight_form import FORM_NAMES
+from requant.checkpoint.onnx.block_quantization import FORM_NAMES
 from requant.checkpoint.schemes import SCHEMES as CHECKPOINT_SCHEMES
 from requant.checkpoint.schemes import scheme_named
 from requant.convert.blocks.block_tensor import BlockFormat

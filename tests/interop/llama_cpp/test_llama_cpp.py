@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from requant.checkpoint.gguf.kept_tensors import _KEPT_NAMES, _KEPT_PARTS
+from requant.checkpoint.gguf.plan import _KEPT_NAMES, _KEPT_PARTS
 from requant.checkpoint.gguf.quantize import quantize_gguf
 from requant.checkpoint.gguf.tensor_types import FILE_TYPES, FLOATS, TENSOR_TYPES, read_elements, write_elements
 from requant.checkpoint.storage.local import LocalStore

@@ -23,7 +23,7 @@ DRIVER = """
 import os, sys, time
 import ray
 from requant.engines import ray as engine
-from requant.checkpoint.workers.plan_file import read_plan_file
+from requant.checkpoint.workers import read_plan_file
 
 begun = sys.argv[2]
 make_output = engine._make_output

@@ -75,7 +75,7 @@ def test_a_worker_that_is_killed_while_it_uploads(store: Store, bucket: str, s3_
     """Neither an object nor a spool file is left, and the next worker writes the same object."""
     program = f"""
 import time
-from requant.checkpoint.storage import spooled_upload
+from requant.checkpoint.storage import object_store
 from requant.checkpoint.storage.object_store import open_object_store
 from requant.errors.cancellation import cancellation_check
 parts = iter(range(100))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from requant.checkpoint.storage.object_store import open_object_store
-from requant.checkpoint.workers.lease import take_lease
+from requant.checkpoint.workers import take_lease
 from tests.conftest import ROOT
 from tests.interop.workers.conftest import S3Server
 from tests.interop.workers.model import command, contents, make_model, requant

@@ -14,7 +14,7 @@ import httpx
 import numpy as np
 import pytest
 
-from requant.checkpoint.jobs import job, job_record
+from requant.checkpoint import jobs
 from requant.checkpoint.plan.model import Direction, Request
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
@@ -124,14 +124,14 @@ def test_a_dry_run_writes_nothing(root: Path) -> None:
 
 
 def test_another_replica_sees_and_cancels_a_job(root: Path, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("requant.checkpoint.jobs.job.SECONDS_BETWEEN", 0.05)
-    stopped, stop = Event(), job.ConversionJob.stop
+    monkeypatch.setattr("requant.checkpoint.jobs.SECONDS_BETWEEN", 0.05)
+    stopped, stop = Event(), jobs.ConversionJob.stop
 
-    def noted(conversion: job.ConversionJob) -> None:
+    def noted(conversion: jobs.ConversionJob) -> None:
         stop(conversion)
         stopped.set()
 
-    monkeypatch.setattr(job.ConversionJob, "stop", noted)
+    monkeypatch.setattr(jobs.ConversionJob, "stop", noted)
     app, other = _replica(root), _replica(root)
     location = _start(app, _body(root)).headers["location"]
     assert held.reached.wait(60)
@@ -156,7 +156,7 @@ def test_a_job_that_died_is_interrupted_and_can_be_continued(
     location = _start(app, _body(root)).headers["location"]
     assert held.reached.wait(60)
     # As after SIGTERM.
-    app.state.runtime.checkpoint_jobs._running[str(root / "out" / "model")].stop(job_record.JobState.INTERRUPTED)
+    app.state.runtime.checkpoint_jobs._running[str(root / "out" / "model")].stop(jobs.JobState.INTERRUPTED)
     held.let_go.set()
     restarted = _replica(root)
     assert _ended(restarted, location)["state"] == "interrupted"
@@ -164,15 +164,15 @@ def test_a_job_that_died_is_interrupted_and_can_be_continued(
     assert _ended(restarted, location)["state"] == "finished"
     assert contents(root / "out" / "model") == _of_command(root, tmp_path / "command")
     # As after SIGKILL: nothing was written at the end, and nothing is written any more.
-    record = job_record.JobRecord("p", {}, job_record.JobState.RUNNING, "s", time.time() - 100, time.time() - 90)
+    record = jobs.JobRecord("p", {}, jobs.JobState.RUNNING, "s", time.time() - 100, time.time() - 90)
     silent = root / "silent"
     silent.mkdir()
     manifest = {"version": 1, "plan": "p", "request": {}, "files": {}}
     (silent / "requant-manifest.json").write_text(json.dumps(manifest))
-    job_record.write_record(open_store(silent), record)
-    found = job_record.read_record(open_store(silent))
+    jobs.write_record(open_store(silent), record)
+    found = jobs.read_record(open_store(silent))
     assert found is not None
-    assert found.state is job_record.JobState.INTERRUPTED
+    assert found.state is jobs.JobState.INTERRUPTED
 
 
 def test_failures_are_told(root: Path) -> None:
@@ -372,11 +372,11 @@ def test_a_job_whose_record_cannot_be_removed_leaves_its_place(root: Path, monke
     def failing(*arguments: Any) -> None:
         raise OSError("gone")
 
-    monkeypatch.setattr(job, "forget_cancellation", failing)
-    monkeypatch.setattr(job, "write_record", failing)
+    monkeypatch.setattr(jobs, "forget_cancellation", failing)
+    monkeypatch.setattr(jobs, "write_record", failing)
     _start(app, _body(root))
-    jobs = app.state.runtime.checkpoint_jobs
+    running = app.state.runtime.checkpoint_jobs
     end = time.monotonic() + 30
-    while jobs.running:
+    while running.running:
         assert time.monotonic() < end
         time.sleep(0.02)

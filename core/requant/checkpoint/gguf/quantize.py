@@ -6,14 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from requant.checkpoint.gguf.header_reader import read_header
+from requant.checkpoint.gguf.header import read_header
 from requant.checkpoint.gguf.plan import GgufPlan, GgufStep, plan_gguf
 from requant.checkpoint.gguf.tensor_types import read_elements, write_elements
-from requant.checkpoint.run.progress import Progress, ProgressCallback, ProgressCounter
-from requant.checkpoint.run.work import Job, Piece, default_threads, run_jobs
-from requant.checkpoint.storage.new_file import check_new
-from requant.checkpoint.storage.reading import file_named, read_range
-from requant.checkpoint.storage.store import FileWriter, Store
+from requant.checkpoint.run.destination import FinishedFile
+from requant.checkpoint.run.work import (
+    Piece,
+    Progress,
+    ProgressCallback,
+    ProgressCounter,
+    WorkItem,
+    default_threads,
+    run_items,
+)
+from requant.checkpoint.storage.store import FileWriter, Store, check_new, file_named, read_range
 from requant.errors import CheckpointError, PreconditionError
 
 # Elements of a piece, a multiple of all blocks, and the bytes of its buffers for each; bytes of a piece that is copied.
@@ -26,6 +32,11 @@ class GgufResult:
 
     plan: GgufPlan
     sha256: str
+
+    @property
+    def files(self) -> tuple[FinishedFile, ...]:
+        """What was written."""
+        return (FinishedFile(self.plan.output, self.plan.size, self.sha256),)
 
 
 def plan_gguf_file(source: Store, name: str, output: str, type_: str, *, ignore: Sequence[str] = ()) -> GgufPlan:
@@ -69,7 +80,7 @@ def quantize_gguf(
         writer.write(0, plan.head)
         counter.add(written=len(plan.head))
         pieces = _pieces(plan, source, writer, counter)
-        run_jobs([Job(iter([pieces]), lambda: None)], threads or default_threads())
+        run_items([WorkItem(iter([pieces]), lambda: None)], threads or default_threads())
         digest = writer.commit()
         counter.add(finished=1)
     return GgufResult(plan, digest)

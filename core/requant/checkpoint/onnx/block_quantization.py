@@ -16,16 +16,78 @@ zeros the first one counts as m, with its sign.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.checkpoint.onnx.weight_form import Operator, WeightForm
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.weights import floats
-from requant.errors import PreconditionError
+from requant.errors import ParameterError, PreconditionError
+from requant.errors.names import entry_named
 
 Array = NDArray[Any]
+
+
+class Operator(StrEnum):
+    """The operator that reads the codes. Each rounds in its own way."""
+
+    MATMUL_NBITS = "MatMulNBits"
+    """com.microsoft.MatMulNBits in place of the MatMul."""
+    DEQUANTIZE_LINEAR = "DequantizeLinear"
+    """DequantizeLinear of opset 21, in blocks, before the MatMul."""
+
+
+BLOCK_SIZES = (16, 32, 64, 128, 256)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightForm:
+    """Codes of `bits`, one scale, and one zero point unless symmetric, for each `block_size` elements along K.
+
+    Raises ParameterError for what onnxruntime's quantizer does not write.
+    """
+
+    operator: Operator
+    bits: int = 4
+    block_size: int = 128
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        allowed = (4, 8) if self.operator is Operator.MATMUL_NBITS else (4,)
+        if self.bits not in allowed:
+            named = " or ".join(map(str, allowed))
+            raise ParameterError(f"{self.operator} holds weights of {named} bits, not of {self.bits}")
+        if self.block_size not in BLOCK_SIZES:
+            raise ParameterError(f"the block size {self.block_size} is not one of {', '.join(map(str, BLOCK_SIZES))}")
+
+    @property
+    def profile(self) -> str:
+        """Return the name of the arithmetic."""
+        return f"onnxruntime-{self.operator.lower()}"
+
+    def blocks(self, k: int) -> int:
+        """Return the number of blocks along K."""
+        return -(-k // self.block_size)
+
+
+_NAMED = {
+    "MatMulNBits4": (Operator.MATMUL_NBITS, 4),
+    "MatMulNBits8": (Operator.MATMUL_NBITS, 8),
+    "DequantizeLinear4": (Operator.DEQUANTIZE_LINEAR, 4),
+}
+FORM_NAMES = tuple(_NAMED)
+"""The names of operators with bits, by which `--scheme` asks for them."""
+
+
+def form_named(name: str, *, block_size: int = 128, symmetric: bool = False) -> WeightForm:
+    """Return a form by its name. The defaults are those of onnxruntime's quantizer.
+
+    Raises UnknownNameError, ParameterError.
+    """
+    operator, bits = entry_named(_NAMED, name, "form of ONNX weights")
+    return WeightForm(operator, bits, block_size, symmetric)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +169,74 @@ def _stored(scales: Array, dtype: str) -> tuple[Array, Array]:
     """Return the bits of the scales in `dtype`, and whether they are finite there."""
     stored = floats.bits_of(scales, dtype)
     return stored, np.isfinite(floats.values(stored, dtype))
+
+
+class MatMulNBitsColumns:
+    """Some columns of B [N, blocks, block size * bits / 8], scales and zero points of com.microsoft.MatMulNBits.
+
+    Two codes of 4 bits share a byte, the first one low: K is even. Elements beyond K are 0, and a nibble beyond the
+    last zero point is 8.
+    """
+
+    def __init__(self, k: int, columns: int, dtype: str, form: WeightForm) -> None:
+        self.form, self.k, blocks = form, k, form.blocks(k)
+        self.codes = np.zeros((columns, blocks * form.block_size * form.bits // 8), "|u1")
+        self.scales = np.empty((columns, blocks), DTYPES[dtype].array)
+        self._zero_points = np.full((columns, blocks + (blocks % 2 if form.bits == 4 else 0)), 8, "|u1")
+
+    def put(self, part: Blocks, row: int, column: int) -> None:
+        """Put blocks whose first element is W[row, column] in their place."""
+        columns, blocks = slice(column, column + part.codes.shape[1]), row // self.form.block_size
+        # Rows are packed before they become columns: half as many bytes move.
+        packed = part.codes[0::2] | (part.codes[1::2] << 4) if self.form.bits == 4 else part.codes
+        begin = row * self.form.bits // 8
+        self.codes[columns, begin : begin + len(packed)] = packed.T
+        self.scales[columns, blocks : blocks + len(part.scales)] = part.scales.T
+        self._zero_points[columns, blocks : blocks + len(part.scales)] = part.zero_points.T
+
+    @property
+    def zero_points(self) -> Array:
+        """The zero points as they are stored."""
+        found = self._zero_points
+        return found[:, 0::2] | (found[:, 1::2] << 4) if self.form.bits == 4 else found
+
+
+class DequantizeLinearRange:
+    """Some rows or columns of W as DequantizeLinear holds it, codes and zero points two to a byte, the first one low.
+
+    `transposed`: W is [N, K] in the file. Symmetric codes are INT4, code - 8, and have no zero points.
+    """
+
+    def __init__(self, rows: int, columns: int, dtype: str, form: WeightForm, *, transposed: bool) -> None:
+        self.form, self.transposed, blocks = form, transposed, form.blocks(rows)
+        self._codes, self._zero_points = (np.empty((height, columns), "|u1") for height in (rows, blocks))
+        self._scales = np.empty((blocks, columns), DTYPES[dtype].array)
+
+    def put(self, part: Blocks, row: int, column: int) -> None:
+        """Put blocks whose first element is the one at [row, column] of this range in their place."""
+        columns, blocks = slice(column, column + part.codes.shape[1]), row // self.form.block_size
+        self._codes[row : row + len(part.codes), columns] = part.codes
+        self._scales[blocks : blocks + len(part.scales), columns] = part.scales
+        self._zero_points[blocks : blocks + len(part.scales), columns] = part.zero_points
+
+    @property
+    def codes(self) -> Array:
+        """The codes as they are stored."""
+        return self._nibbles(self._codes ^ 8 if self.form.symmetric else self._codes)
+
+    @property
+    def scales(self) -> Array:
+        """The scales as they are stored."""
+        return np.ascontiguousarray(self._scales.T if self.transposed else self._scales)
+
+    @property
+    def zero_points(self) -> Array:
+        """The zero points as they are stored."""
+        return self._nibbles(self._zero_points)
+
+    def _nibbles(self, codes: Array) -> Array:
+        """Pack codes in row-major order; beyond an odd number of them is a 0."""
+        flat = (codes.T if self.transposed else codes).reshape(-1)
+        even = np.append(flat, np.uint8(0)) if flat.size % 2 else flat
+        packed: Array = even[0::2] | (even[1::2] << 4)
+        return packed

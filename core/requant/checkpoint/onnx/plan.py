@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from requant.checkpoint.onnx.graph_walk import attribute_tensors, graphs, subgraphs
-from requant.checkpoint.onnx.messages import ELEMENT_BITS, EXTERNAL, Message, parse_model
+from requant.checkpoint.onnx.block_quantization import WeightForm
+from requant.checkpoint.onnx.graph import (
+    ELEMENT_BITS,
+    EXTERNAL,
+    Message,
+    attribute_tensors,
+    graphs,
+    parse_model,
+    subgraphs,
+)
 from requant.checkpoint.onnx.rewrite import NodeReport, Rewriting, Weight
 from requant.checkpoint.onnx.skeleton import read_skeleton
 from requant.checkpoint.onnx.tensor_data import TensorData, TensorFiles
-from requant.checkpoint.onnx.weight_form import WeightForm
-from requant.checkpoint.storage.reading import file_named
-from requant.checkpoint.storage.store import Store, StoredFile
+from requant.checkpoint.storage.store import Store, StoredFile, file_named
 from requant.errors import CheckpointError, excerpt
 
 # Of tensors in the data file, in bytes: onnx asks for pages where the file is to be mapped.

@@ -10,16 +10,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.checkpoint.onnx.block_quantization import Blocks, quantize_columns
-from requant.checkpoint.onnx.packed_columns import DequantizeLinearRange, MatMulNBitsColumns
+from requant.checkpoint.onnx.block_quantization import (
+    Blocks,
+    DequantizeLinearRange,
+    MatMulNBitsColumns,
+    Operator,
+    WeightForm,
+    quantize_columns,
+)
 from requant.checkpoint.onnx.plan import CopiedTensor, OnnxPlan, QuantizedWeight, plan_onnx
 from requant.checkpoint.onnx.rewrite import Weight
-from requant.checkpoint.onnx.weight_form import Operator, WeightForm
-from requant.checkpoint.run.progress import Progress, ProgressCallback, ProgressCounter
-from requant.checkpoint.run.work import Job, Piece, default_threads, run_jobs
-from requant.checkpoint.safetensors.dtypes import DTYPES
-from requant.checkpoint.storage.new_file import check_new
-from requant.checkpoint.storage.store import FileWriter, Store
+from requant.checkpoint.run.destination import FinishedFile
+from requant.checkpoint.run.work import (
+    Piece,
+    Progress,
+    ProgressCallback,
+    ProgressCounter,
+    WorkItem,
+    default_threads,
+    run_items,
+)
+from requant.checkpoint.safetensors.header import DTYPES
+from requant.checkpoint.storage.store import FileWriter, Store, check_new
 from requant.checkpoint.weights import floats
 from requant.errors import CheckpointError, PreconditionError, excerpt
 
@@ -38,6 +50,14 @@ class OnnxResult:
     plan: OnnxPlan
     data_sha256: str
     sha256: str
+
+    @property
+    def files(self) -> tuple[FinishedFile, ...]:
+        """What was written."""
+        return (
+            FinishedFile(self.plan.data_output, self.plan.data_size, self.data_sha256),
+            FinishedFile(self.plan.output, len(self.plan.model), self.sha256),
+        )
 
 
 def quantize_onnx(
@@ -71,7 +91,7 @@ def quantize_onnx(
         destination.create(plan.data_output, plan.data_size) as writer,
     ):
         work = _Work(plan, source, writer, counter)
-        run_jobs([Job(iter([work.pieces()]), lambda: None)], threads or default_threads())
+        run_items([WorkItem(iter([work.pieces()]), lambda: None)], threads or default_threads())
         data_sha256 = writer.commit()
         counter.add(finished=1)
         model_writer.write(0, plan.model)

@@ -7,19 +7,24 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from requant.checkpoint.onnx.graph_walk import (
+from requant.checkpoint.name_patterns import NamePatterns
+from requant.checkpoint.onnx.block_quantization import Operator, WeightForm
+from requant.checkpoint.onnx.graph import (
+    INT4,
+    UINT4,
+    UINT8,
+    WEIGHTS,
+    Message,
     Scope,
     given_names,
     graphs,
     initializer_named,
+    messages,
     node_names,
     subgraphs,
     used_names,
 )
-from requant.checkpoint.onnx.messages import INT4, UINT4, UINT8, WEIGHTS, Message, messages
 from requant.checkpoint.onnx.tensor_data import TensorData, TensorFiles
-from requant.checkpoint.onnx.weight_form import Operator, WeightForm
-from requant.checkpoint.selection import NamePatterns
 from requant.errors import CheckpointError
 
 _ONNX = ("", "ai.onnx")

@@ -2,16 +2,18 @@
 
 The messages of a model are walked on the wire. Of an initializer that carries 1 KiB or more in the file itself, the
 bytes stay where they are: the tensor gets external data whose location is the model file. What remains is parsed as
-usual.
+usual, once it is known how many fields it has, and that texts are texts: an empty message takes two bytes in a file and
+some hundred in memory, so that a limit in bytes is none on memory; and onnx's messages are of proto2, of which protobuf
+hands out texts that are not UTF-8 as bytes.
 
-Field numbers: onnx.proto3 of onnx 1.23.
+Field numbers: onnx.proto of onnx 1.23.
 """
 
 from __future__ import annotations
 
-from requant.checkpoint.onnx.field_count import count_fields
-from requant.checkpoint.storage.reading import read_range
-from requant.checkpoint.storage.store import Store, StoredFile
+from collections.abc import Mapping
+
+from requant.checkpoint.storage.store import Store, StoredFile, read_range
 from requant.errors import CheckpointError
 from requant.errors.cancellation import check_cancelled
 
@@ -22,17 +24,65 @@ _LARGEST_SKELETON = 64 << 20
 _MAX_FIELDS = 1_000_000
 _DEEPEST = 32
 _WINDOW = 1 << 16
-_COUNTED = {"initializer": "tensor"}
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_FIXED = {_FIXED64: 8, _FIXED32: 4}
 _LONGEST_VARINT = 10
 
-# The messages that are walked: field number to the kind of message that it holds.
-_CHILDREN = {
-    "model": {7: "graph"},
-    "graph": {1: "node", 5: "initializer"},
-    "node": {5: "attribute"},
-    "attribute": {6: "graph", 11: "graph"},
-    "initializer": {},
+# The fields of each message that are messages. Others are texts, numbers, or lists of numbers.
+_ENTRY: Mapping[int, str] = {}
+_CHILDREN: Mapping[str, Mapping[int, str]] = {
+    "model": {7: "graph", 8: "operators", 14: "entry", 20: "training", 25: "function", 26: "entry"},
+    "training": {1: "graph", 2: "graph", 3: "entry", 4: "entry"},
+    "function": {7: "node", 9: "operators", 11: "attribute", 12: "value", 14: "entry"},
+    "graph": {
+        1: "node",
+        5: "tensor",
+        11: "value",
+        12: "value",
+        13: "value",
+        14: "annotation",
+        15: "sparse",
+        16: "entry",
+    },
+    "node": {5: "attribute", 9: "entry", 10: "entry"},
+    "attribute": {
+        5: "tensor",
+        6: "graph",
+        10: "tensor",
+        11: "graph",
+        14: "type",
+        15: "type",
+        22: "sparse",
+        23: "sparse",
+    },
+    "tensor": {3: "entry", 13: "external_data", 16: "entry"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "annotation": {2: "entry"},
+    "value": {2: "type", 4: "entry"},
+    "type": {1: "tensor_type", 4: "element", 5: "element", 8: "tensor_type", 9: "element"},
+    "element": {1: "type", 2: "type"},
+    "tensor_type": {2: "shape"},
+    "shape": {1: "entry"},
+    "entry": _ENTRY,
+    "external_data": _ENTRY,
+    "operators": _ENTRY,
+}
+# The texts that are read: names, operators and domains, and where external data are.
+_TEXTS: Mapping[str, frozenset[int]] = {
+    "node": frozenset({1, 2, 3, 4, 7}),
+    "attribute": frozenset({1}),
+    "tensor": frozenset({8}),
+    "value": frozenset({1}),
+    "external_data": frozenset({1, 2}),
+    "operators": frozenset({1}),
+}
+# The messages that may hold much, and are walked on the wire.
+_WALKED: Mapping[str, frozenset[int]] = {
+    "model": frozenset({7}),
+    "graph": frozenset({1, 5}),
+    "node": frozenset({5}),
+    "attribute": frozenset({6, 11}),
+    "tensor": frozenset(),
 }
 
 # raw_data, and float_data and double_data, which are little-endian too where they are packed.
@@ -69,19 +119,16 @@ class _Walk:
 
     def varint(self, at: int, end: int) -> tuple[int, int]:
         """Return the number at an offset, and where it ends."""
-        data = self.bytes_at(at, min(end, at + _LONGEST_VARINT))
-        number = 0
-        for length, byte in enumerate(data):
-            number |= (byte & 0x7F) << (7 * length)
-            if byte < 0x80:
-                return number & ((1 << 64) - 1), at + length + 1
-        raise self.error(f"the number at offset {at} does not end")
+        found = _varint(self.bytes_at(at, min(end, at + _LONGEST_VARINT)), 0, _LONGEST_VARINT)
+        if found is None:
+            raise self.error(f"the number at offset {at} does not end")
+        return found[0], at + found[1]
 
     def message(self, kind: str, begin: int, end: int, depth: int) -> bytes:
         """Return the bytes of a message without the data of large initializers below it."""
         if depth > _DEEPEST:
             raise self.error(f"its graphs are nested more than {_DEEPEST} deep")
-        children, parts, at = _CHILDREN[kind], [], begin
+        walked, parts, at = _WALKED[kind], [], begin
         external: tuple[int, int] | None = None
         while at < end:
             check_cancelled()
@@ -90,11 +137,13 @@ class _Walk:
             value_end = self.value_end(wire, value, end)
             if wire != _LENGTH:
                 parts.append(self.copy(kind, number, at, value_end))
-            elif number in children and value_end - value >= SMALL:
+            elif number in walked and value_end - value >= SMALL:
                 _, inner = self.varint(value, end)
-                child = self.message(children[number], inner, value_end, depth + (kind == "graph" and number == 1))
+                child = self.message(
+                    _CHILDREN[kind][number], inner, value_end, depth + (kind == "graph" and number == 1)
+                )
                 parts.append(_tag(number, _LENGTH) + _varint_bytes(len(child)) + child)
-            elif kind == "initializer" and number in _DATA and value_end - value >= SMALL:
+            elif kind == "tensor" and number in _DATA and value_end - value >= SMALL:
                 if external is not None:
                     raise self.error(f"the tensor that holds offset {at} has its data twice")
                 external = self.varint(value, end)[1], value_end
@@ -112,8 +161,8 @@ class _Walk:
         elif wire == _LENGTH:
             length, inner = self.varint(at, end)
             value_end = inner + length
-        elif wire in (_FIXED64, _FIXED32):
-            value_end = at + (8 if wire == _FIXED64 else 4)
+        elif wire in _FIXED:
+            value_end = at + _FIXED[wire]
         else:
             raise self.error(f"the field before offset {at} has wire type {wire}")
         if value_end > end:
@@ -128,12 +177,66 @@ class _Walk:
             raise self.error(f"{limit} of it are not initializers with raw_data, so the graph is too large")
         data = self.bytes_at(begin, end)
         try:
-            self.fields += count_fields(data, _COUNTED.get(kind, kind), number, _MAX_FIELDS)
+            self.fields += _count_fields(data, kind, number, _MAX_FIELDS)
         except UnicodeDecodeError:
             raise self.error(f"a name in the field at offset {begin} is not UTF-8") from None
         if self.fields > _MAX_FIELDS:
             raise self.error(f"its graph has more than {_MAX_FIELDS:,} fields")
         return data
+
+
+def _count_fields(data: bytes, kind: str, number: int, maximum: int) -> int:
+    """Return the number of fields in one encoded field of a message of `kind`, and in the messages in it.
+
+    `number`: the field's own. Counting ends beyond `maximum`. What is not encoded as protobuf says is not looked into:
+    protobuf refuses it. Raises UnicodeDecodeError for a name or another text that is read and is not UTF-8.
+    """
+    found = 1
+    begin, end = _content(data)
+    if number in _TEXTS.get(kind, ()) and _lenient_varint(data, 0, len(data))[0] & 7 == _LENGTH:
+        data[begin:end].decode()
+    stack = [(_CHILDREN[kind].get(number), begin, end)]
+    while stack and found <= maximum:
+        inner, at, end = stack.pop()
+        if inner is None:
+            continue
+        children, texts = _CHILDREN[inner], _TEXTS.get(inner, ())
+        while at < end and found <= maximum:
+            key, at = _lenient_varint(data, at, end)
+            found += 1
+            wire = key & 7
+            length, after = (
+                _lenient_varint(data, at, end) if wire in (_VARINT, _LENGTH) else (_FIXED.get(wire, end), at)
+            )
+            at = after + (0 if wire == _VARINT else length)
+            if wire != _LENGTH:
+                continue
+            if key >> 3 in children:
+                stack.append((children[key >> 3], after, min(at, end)))
+            elif key >> 3 in texts:
+                data[after : min(at, end)].decode()
+    return found
+
+
+def _content(data: bytes) -> tuple[int, int]:
+    """Return where the value of a field with a length begins and ends."""
+    _, at = _lenient_varint(data, 0, len(data))
+    return _lenient_varint(data, at, len(data))[1], len(data)
+
+
+def _varint(data: bytes, at: int, end: int) -> tuple[int, int] | None:
+    """Return the number at an offset, and where it ends; None for one that does not end."""
+    number = 0
+    for length, byte in enumerate(data[at : min(end, at + _LONGEST_VARINT)]):
+        number |= (byte & 0x7F) << (7 * length)
+        if byte < 0x80:
+            return number & ((1 << 64) - 1), at + length + 1
+    return None
+
+
+def _lenient_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Return the number at an offset, and where it ends. One that does not end is 0, and its end the end of all."""
+    return _varint(data, at, end) or (0, end)
 
 
 def _external_data(location: str, begin: int, end: int) -> bytes:

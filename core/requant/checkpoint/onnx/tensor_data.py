@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.checkpoint.onnx.messages import ELEMENT_BITS, EXTERNAL, FLOAT, FLOAT16, Message
-from requant.checkpoint.storage.reading import read_range
-from requant.checkpoint.storage.store import Store, StoredFile
+from requant.checkpoint.onnx.graph import ELEMENT_BITS, EXTERNAL, FLOAT, FLOAT16, Message
+from requant.checkpoint.storage.store import Store, StoredFile, read_range
 from requant.errors import CheckpointError, excerpt
 
 Array = NDArray[Any]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from requant.checkpoint.ordering import sorted_in_pieces
-from requant.checkpoint.plan.directory.source import Source
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, SourceRange, Task
-from requant.checkpoint.plan.names import parameter_of
-from requant.checkpoint.plan.refusals import Refusals
+from requant.checkpoint.plan.refusals import Refusals, parameter_of
+from requant.checkpoint.plan.source import Source
 from requant.checkpoint.plan.stored_formats import StoredFormats
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.safetensors.writer import layout
 from requant.checkpoint.weights.weight_format import StoredTensor
 from requant.errors import CheckpointError
@@ -65,7 +64,7 @@ def dequantization_tasks(source: Source, formats: StoredFormats, dtype: str) -> 
             try:
                 step = _step(module, parameters, formats, dtype, source.weight_shapes)
             except CheckpointError as error:
-                refusals.take(error, file=error.file, tensor=module)
+                refusals.add_error(error, file=error.file, tensor=module)
                 continue
             quantized += 1
             first = step.stored[next(iter(step.stored))]
@@ -110,7 +109,7 @@ def _tasks(by_output: Mapping[str, list[CopyStep | DequantizeStep]], refusals: R
                 {"format": "pt"},
             )
         except CheckpointError as error:
-            refusals.take(error, file=output, tensor=error.tensor)
+            refusals.add_error(error, file=output, tensor=error.tensor)
             continue
         tasks.append(Task(output, header, tuple(steps)))
     refusals.raise_any()

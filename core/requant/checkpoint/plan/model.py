@@ -1,9 +1,11 @@
-"""The plan of a conversion: one task for each output file, and the files that are written at the end."""
+"""The request for a conversion, and its plan: what each output file is made of, and the files that are written last."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import Any
 
 from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.safetensors.writer import head_bytes
@@ -31,7 +33,7 @@ class Request:
     """The request for a conversion. It and the source's headers determine the plan.
 
     `ignore` and `targets`: module names, or `re:` and a regular expression, as compressed-tensors reads them. The entry
-    `default` of `ignore` stands for what is usually left as it is (`requant.checkpoint.selection.default_ignore`); the
+    `default` of `ignore` stands for what is usually left as it is (`requant.checkpoint.selection`); the
     request of a plan has the entries that it meant there.
     `dtype`: of dequantized weights, BF16 or F32 (None: what the source's config.json says, else BF16).
     """
@@ -122,3 +124,34 @@ class Plan:
     index: bytes | None
     config: bytes
     warnings: tuple[str, ...] = ()
+
+
+def request_of(members: Mapping[str, Any]) -> Request:
+    """Return the request that `dataclasses.asdict` made `members` of.
+
+    Raises KeyError, TypeError or ValueError for anything else.
+    """
+    if set(members) != {field.name for field in fields(Request)}:
+        raise KeyError("request")
+    return Request(
+        direction=Direction(members["direction"]),
+        scheme=None if members["scheme"] is None else text(members["scheme"]),
+        profile=text(members["profile"]),
+        ignore=_texts(members["ignore"]),
+        targets=_texts(members["targets"]),
+        not_finite=NotFinite(members["not_finite"]),
+        dtype=None if members["dtype"] is None else text(members["dtype"]),
+    )
+
+
+def text(value: object) -> str:
+    """Return a string. Raises TypeError for anything else."""
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise TypeError(value)
+    return tuple(map(text, value))

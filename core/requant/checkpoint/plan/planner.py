@@ -2,32 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
 
 from requant.checkpoint.plan.dequantization import dequantization_tasks
-from requant.checkpoint.plan.digest import digest_of
-from requant.checkpoint.plan.directory.carried import split_carried
-from requant.checkpoint.plan.directory.config import (
+from requant.checkpoint.plan.model import CopyStep, Direction, Plan, Request, Task
+from requant.checkpoint.plan.model_files import (
+    check_file_names,
+    index_of,
     quantization_of,
+    split_copied_files,
     stated_dtype,
     with_quantization,
     without_quantization,
 )
-from requant.checkpoint.plan.directory.file_names import check_file_names
-from requant.checkpoint.plan.directory.index import index_of
-from requant.checkpoint.plan.directory.source import Reserve, Source, read_source, unlimited
-from requant.checkpoint.plan.model import CopyStep, Direction, Plan, Request, Task
-from requant.checkpoint.plan.names import parameter_of
 from requant.checkpoint.plan.quantization import quantization_tasks
-from requant.checkpoint.plan.selection import Selection, with_default_entries
+from requant.checkpoint.plan.refusals import parameter_of
+from requant.checkpoint.plan.source import Reserve, Source, read_source, unlimited
 from requant.checkpoint.plan.stored_formats import stored_formats
 from requant.checkpoint.plan.warnings import left_out_warnings, quantization_warnings
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
+from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.schemes import scheme_named
-from requant.checkpoint.storage.store import Store
+from requant.checkpoint.selection import Selection, with_default_entries
+from requant.checkpoint.storage.store import Store, StoredFile
 from requant.errors import CheckpointError, excerpt
+from requant.errors.cancellation import checked
 from requant.errors.names import entry_named, unknown_name
+
+PLAN_VERSION = 1
+"""Raised whenever the same headers are filled with other bytes."""
+
+
+def digest_of(
+    source: Source,
+    request: Request,
+    arithmetic: Mapping[str, str],
+    tasks: Iterable[Task],
+    carried: Iterable[StoredFile],
+    config: bytes,
+) -> str:
+    """Return the SHA-256, in hex, of all that the outputs depend on. `arithmetic`: the profile with its version.
+
+    Of each file of the source: name, size and version; of those with tensors the header. Of the outputs: the headers,
+    and config.json as it will be, so that a version of Requant that plans other outputs has another digest.
+    """
+    return _hash(
+        {
+            "plan": PLAN_VERSION,
+            "request": asdict(request),
+            "arithmetic": dict(arithmetic),
+            "shards": [
+                [shard.file.name, shard.file.size, shard.file.version, _hash_of_entries(shard.header)]
+                for _, shard in sorted(source.shards.items())
+            ],
+            "carried": [[file.name, file.size, file.version] for file in carried],
+            "outputs": [[task.output, hashlib.sha256(task.head).hexdigest()] for task in tasks],
+            "config": config.decode(),
+        }
+    )
+
+
+def _hash_of_entries(header: Header) -> str:
+    """Return the hash of the list of all tensors, of which the text is never there at once."""
+    digest = hashlib.sha256(b"[")
+    for number, entry in enumerate(checked(header.tensors)):
+        text = _json([entry.name, entry.dtype, entry.shape, entry.begin, entry.end])
+        digest.update(b"," + text if number else text)
+    digest.update(b"]")
+    return digest.hexdigest()
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(_json(value)).hexdigest()
+
+
+def _json(value: Any) -> bytes:
+    return _encode(value).encode()
+
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
 
 _HEAD = "lm_head"
 _MATRIX = 2
@@ -77,10 +135,12 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     )
     head = _tied_head(source)
     ignore = (
-        request.ignore if Selection(request.targets, asked.ignore).kept(f"{_HEAD}.weight") else (*request.ignore, *head)
+        request.ignore
+        if Selection(request.targets, asked.ignore).skip_reason(f"{_HEAD}.weight")
+        else (*request.ignore, *head)
     )
     members = scheme.quantization_config(request.targets, ignore, (*_left(tasks), *head))
-    carried, left_out = split_carried(source.files, source.shards)
+    carried, left_out = split_copied_files(source.files, source.shards)
     warnings = quantization_warnings(request, selection, tasks, source.config, fused=scheme.fused)
     arithmetic = {"profile": profile.name, "system": profile.system, "version": profile.version}
     config = with_quantization(source.config, members)
@@ -129,7 +189,7 @@ def _dequantization(source: Source, request: Request) -> Plan:
     modules = {parameter_of(entry.name)[0] for shard in source.shards.values() for entry in shard.header.tensors}
     formats = stored_formats(quantization, modules)
     tasks, unused = dequantization_tasks(source, formats, dtype)
-    carried, left_out = split_carried(source.files, source.shards)
+    carried, left_out = split_copied_files(source.files, source.shards)
     scales = [f"{unused} scales of quantized activations are dropped"] if unused else []
     config = without_quantization(source.config, dtype)
     return Plan(

@@ -1,25 +1,169 @@
 """The tasks that quantize a checkpoint.
 
 Each output has the name of a file of the source, and the tensors of that file: as they are, or what a weight becomes.
+
+Experts that a checkpoint stores as one tensor of rank 3 are split into the matrices of linear modules:
+
+    X.gate_up_proj [experts, 2 * intermediate, hidden] -> X.<e>.gate_proj.weight, X.<e>.up_proj.weight
+    X.down_proj    [experts, hidden, intermediate]     -> X.<e>.down_proj.weight
+
+Source: llm-compressor 0.14, `split_fused_moe_experts` (`entrypoints/model_free/converter.py`), which also takes
+`X.gate_up_proj.weight`, and splits whether or not the experts are ignored.
+
+Weights that loaders fuse into one matrix need one scheme, and with NVFP4 one global scale. With NVFP4 llm-compressor
+brings such a set together in one shard, that of its first member, and gives it one global scale. The names for which it
+does the one and the other are not the same: it brings `feed_forward.gate_proj` and `up_proj` together and lets each
+keep its own scale, and it gives `cross_attn.q_proj`, `k_proj` and `v_proj` one scale only where they are in one shard
+already.
+
+Source: llm-compressor 0.14, `entrypoints/model_free/microscale.py` and `helpers.py`. There, members of one shard are
+paired in the order of their names; here, by their parent. These differ where a shard holds parts of sets that are not
+brought together, for which llm-compressor fails or takes members of two parents for a set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from requant.checkpoint.plan.directory.source import BYTES_PER_TENSOR, Reserve, Source, unlimited
-from requant.checkpoint.plan.experts import MAX_EXPERTS, hidden_size, is_stacked, matrices
-from requant.checkpoint.plan.fused_sets import FusedSet, fused_sets
 from requant.checkpoint.plan.model import CopyStep, QuantizeStep, Request, SourceRange, Task
-from requant.checkpoint.plan.names import ignoring
-from requant.checkpoint.plan.refusals import Refusals
-from requant.checkpoint.plan.selection import Selection
+from requant.checkpoint.plan.refusals import Refusals, ignore_patterns_for
+from requant.checkpoint.plan.source import BYTES_PER_TENSOR, Reserve, Source, unlimited
 from requant.checkpoint.safetensors.header import TensorEntry
 from requant.checkpoint.safetensors.writer import layout
+from requant.checkpoint.selection import Selection
 from requant.checkpoint.weights.weight_format import StoredTensor, WeightFormat
 from requant.errors import CheckpointError, excerpt
 from requant.errors.cancellation import checked
+
+MAX_EXPERTS = 8192
+"""Of one tensor. Models have hundreds."""
+
+_PARTS = {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)}
+
+
+def is_stacked(entry: TensorEntry) -> bool:
+    """Return whether a tensor holds the matrices of several experts."""
+    return len(entry.shape) == 3 and any(key in entry.name for key in _PARTS)
+
+
+def matrices(file: str, entry: TensorEntry, hidden: int | None) -> Iterator[tuple[str, SourceRange]]:
+    """Yield the name and the place of each matrix. `hidden`: the model's hidden size, if config.json has it.
+
+    Raises CheckpointError where the tensor cannot be split so, or the hidden size shows that its matrices are stored
+    [in, out], as those of gpt-oss and Llama 4 are.
+    """
+    keys = [key for key in _PARTS if key in entry.name]
+    if len(keys) > 1:
+        raise CheckpointError(
+            f"the name contains {' and '.join(keys)}; expected exactly one of them, which determines how to split it"
+        )
+    key, (experts, rows, columns) = keys[0], entry.shape
+    parts = _PARTS[key]
+    if experts > MAX_EXPERTS:
+        raise CheckpointError(f"shape {list(entry.shape)}: {experts} experts; at most {MAX_EXPERTS} are split")
+    if rows % len(parts):
+        raise CheckpointError(f"shape {list(entry.shape)} cannot be split into {' and '.join(parts)}: {rows} is odd")
+    both = key == "gate_up_proj"
+    if hidden is not None and hidden != (columns if both else rows):
+        expected = f"[experts, 2 * intermediate, {hidden}]" if both else f"[experts, {hidden}, intermediate]"
+        raise CheckpointError(
+            f"shape {list(entry.shape)}; expected {expected} by hidden_size of config.json. This model stores the "
+            "experts' matrices differently, and they cannot be split into linear modules"
+        )
+    size = (entry.end - entry.begin) // (experts * len(parts)) if experts else 0
+    begin = entry.begin
+    for expert in range(experts):
+        for part in parts:
+            name = entry.name.replace(key, f"{expert}.{part}")
+            name = name if name.endswith(".weight") else f"{name}.weight"
+            shape = (rows // len(parts), columns)
+            yield name, SourceRange(file, entry.name, entry.dtype, shape, begin, begin + size)
+            begin += size
+
+
+def hidden_size(config: dict[str, object]) -> int | None:
+    """Return the hidden size of the language model, None if config.json does not have it."""
+    for part in (config.get("text_config"), config):
+        if isinstance(part, dict) and isinstance(part.get("hidden_size"), int):
+            return int(part["hidden_size"])
+    return None
+
+
+_WEIGHT = ".weight"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """`members`: the last parts of the modules' names, the first first. `moved`, `sharing`: for what stands before.
+
+    `moved` matches `<parent>.`, `sharing` the parent with whatever stands before the member's name.
+    """
+
+    members: tuple[str, ...]
+    moved: re.Pattern[str]
+    sharing: re.Pattern[str]
+
+
+_KINDS = (
+    _Kind(
+        ("q_proj", "k_proj", "v_proj"),
+        re.compile(r".+\.(?:attn|attention|self_attn|self_attention)\."),
+        re.compile(r".*(?:attn|attention)\."),
+    ),
+    _Kind(
+        ("wq_a", "wkv_a_with_mqa"),
+        re.compile(r".+\.(?:attn|attention|self_attn)\."),
+        re.compile(r".*(?:attn|attention)\."),
+    ),
+    _Kind(("gate_proj", "up_proj"), re.compile(r".+\.(?:mlp|feed_forward)\."), re.compile(r".*mlp\.")),
+    _Kind(("w1", "w3"), re.compile(r".+\."), re.compile(r".*")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedSet:
+    """The weights of one parent that are fused, by the names of their tensors, the first first.
+
+    `moved`: whether llm-compressor brings them into the shard of the first. `sharing`: whether it gives those in one
+    shard one global scale, if all are there. `complete`: whether all members are in the checkpoint.
+    """
+
+    weights: tuple[str, ...]
+    moved: bool
+    sharing: bool
+    complete: bool
+
+    @property
+    def name(self) -> str:
+        """The modules, written once: `model.layers.0.mlp.gate_proj/up_proj`."""
+        first, *others = (weight.removesuffix(_WEIGHT) for weight in self.weights)
+        return "/".join([first, *(other.rpartition(".")[2] for other in others)])
+
+
+def fused_sets(tensors: Iterable[str]) -> list[FusedSet]:
+    """Return the sets among tensors, in the order of their first members."""
+    found: dict[tuple[int, str], dict[str, str]] = {}
+    for name in tensors:
+        if not name.endswith(_WEIGHT):
+            continue
+        module = name.removesuffix(_WEIGHT)
+        for number, kind in enumerate(_KINDS):
+            for member in kind.members:
+                if module.endswith(member):
+                    found.setdefault((number, module.removesuffix(member)), {})[member] = name
+    sets = []
+    for (number, before), weights in found.items():
+        kind = _KINDS[number]
+        moved, sharing = kind.moved.fullmatch(before), kind.sharing.fullmatch(before)
+        a_parent = not before or before.endswith(".")
+        if (a_parent or sharing) and len(weights) > 1:
+            ordered = tuple(weights[member] for member in kind.members if member in weights)
+            whole = len(weights) == len(kind.members)
+            sets.append(FusedSet(ordered, moved is not None and kind.members[0] in weights, sharing is not None, whole))
+    return sets
+
 
 _FLOATS = ("BF16", "F16", "F32")
 # Matching a name may take a millisecond.
@@ -86,7 +230,7 @@ def quantization_tasks(
         try:
             header = layout(tensors, metadata)
         except CheckpointError as error:
-            refusals.take(error, file=output, tensor=error.tensor)
+            refusals.add_error(error, file=output, tensor=error.tensor)
             continue
         tasks.append(Task(output, header, tuple(steps)))
     _check_names(tasks, refusals)
@@ -112,7 +256,7 @@ def _placed(source: Source, fused: bool, refusals: Refusals, reserve: Reserve) -
                         refusals.add(f"two tensors would be named '{name}'", file=file, tensor=entry.name)
                     placed[name] = _Placed(name, part, homes.get(entry.name, file))
             except CheckpointError as error:
-                refusals.take(error, file=file, tensor=entry.name)
+                refusals.add_error(error, file=file, tensor=entry.name)
     return placed
 
 
@@ -133,19 +277,19 @@ def _chosen(
     known: dict[tuple[str, tuple[int, ...]], tuple[StoredTensor, ...] | CheckpointError] = {}
     modules: list[str] = []
     for name, each in checked(placed.items(), _TENSORS_BETWEEN_CHECKS):
-        if selection.kept(name) is not None:
+        if selection.skip_reason(name) is not None:
             continue
         dtype, shape = each.source.dtype, each.source.shape
         if (dtype, shape) not in known:
             known[dtype, shape] = _stored(weight_format, dtype, shape)
         stored = known[dtype, shape]
         if isinstance(stored, CheckpointError):
-            refusals.take(stored, file=each.source.file, tensor=name)
+            refusals.add_error(stored, file=each.source.file, tensor=name)
             modules.append(name.removesuffix(".weight"))
         else:
             chosen[name] = stored
     if modules:
-        refusals.advice.append(f"To leave them unquantized, add to ignore: {ignoring(modules)}")
+        refusals.advice.append(f"To leave them unquantized, add to ignore: {ignore_patterns_for(modules)}")
     return chosen
 
 

@@ -1,11 +1,49 @@
-"""Collects all reasons why a checkpoint cannot be converted, so that they can be fixed together."""
+"""All reasons why a checkpoint cannot be converted, collected so that they can be fixed together, and how messages name
+tensors."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from requant.checkpoint.plan.names import without_numbers
 from requant.errors import DETAIL_LIMIT, CheckpointError, RequantError, excerpt
+
+_NUMBER = re.compile(r"(?<![^.])[0-9]+(?![^.])")
+
+
+# What bitsandbytes stores beside a weight has names below that of the weight.
+_OF_WEIGHT = re.compile(r"(?s:(.*))\.(weight\.(?:absmax|quant_map|nested_\w+|quant_state\.bitsandbytes__\w+))$")
+
+
+def parameter_of(name: str) -> tuple[str, str]:
+    """Return the module and the parameter of a tensor: `a.b` and `weight_scale` of `a.b.weight_scale`."""
+    if below := _OF_WEIGHT.match(name):
+        return below[1], below[2]
+    module, _, parameter = name.rpartition(".")
+    return module, parameter
+
+
+def without_numbers(name: str) -> str:
+    """Return a name with `*` for each part that is a number: `model.layers.*.mlp.gate`."""
+    return _NUMBER.sub("*", name)
+
+
+def abbreviate(names: Collection[str], maximum: int = 3) -> str:
+    """Return the first names, those that differ in numbers only as one, and how many there are."""
+    patterns = list(dict.fromkeys(without_numbers(name) for name in names))
+    if len(names) == 1:
+        return excerpt(next(iter(names)))
+    shown = ", ".join(excerpt(pattern) for pattern in patterns[:maximum])
+    return f"{shown}{', ...' if len(patterns) > maximum else ''} ({len(names)})"
+
+
+def ignore_patterns_for(modules: Iterable[str]) -> str:
+    """Return entries of `ignore` that cover modules, by the last parts of their names."""
+    lasts = list(dict.fromkeys(module.rpartition(".")[2] for module in modules))
+    shown = ", ".join(f'"re:(.*\\.)?{re.escape(excerpt(last))}$"' for last in lasts[:6])
+    return f"{shown}, ..." if len(lasts) > 6 else shown
+
 
 MAX_SHOWN = 12
 # More than can be shown: what follows is only counted.
@@ -39,7 +77,7 @@ class Refusals:
         elif len(self._kinds) < _MAX_KINDS:
             self._kinds[key] = _Kind(CheckpointError(detail, file=file, tensor=tensor))
 
-    def take(self, error: RequantError, *, file: str | None = None, tensor: str | None = None) -> None:
+    def add_error(self, error: RequantError, *, file: str | None = None, tensor: str | None = None) -> None:
         """Note an error that was raised, as one about a file and a tensor."""
         self.add(error.detail, file=file, tensor=tensor)
 

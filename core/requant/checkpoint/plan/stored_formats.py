@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from requant.checkpoint.plan.selection import ALL, Selection
+from requant.checkpoint.name_patterns import check_linear
 from requant.checkpoint.quantization_config import compressed_tensors, methods
-from requant.checkpoint.selection import check_linear
+from requant.checkpoint.selection import ALL, Selection
 from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError, ParameterError, excerpt
 
@@ -31,7 +31,7 @@ class StoredFormats:
         if module in self.named:
             return self.named[module]
         for selection, weight_format in self.groups:
-            if selection.kept(f"{module}.weight") is None:
+            if selection.skip_reason(f"{module}.weight") is None:
                 return weight_format
         return None
 

@@ -6,13 +6,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from requant.checkpoint.plan.fused_sets import fused_sets
 from requant.checkpoint.plan.model import CopyStep, QuantizeStep, Request, SourceRange, Task
-from requant.checkpoint.plan.names import ignoring, some
-from requant.checkpoint.plan.selection import Selection
-from requant.checkpoint.selection import Role, role_of
+from requant.checkpoint.plan.quantization import fused_sets
+from requant.checkpoint.plan.refusals import abbreviate, ignore_patterns_for
+from requant.checkpoint.selection import Role, Selection, role_of
 from requant.checkpoint.storage.store import StoredFile
-from requant.checkpoint.weights.gptq import Gptq
 from requant.errors import excerpt
 
 _ROW_PARALLEL = re.compile(r".*\.(?:o_proj|out_proj|wo|down_proj|w2|c_proj|fc2|dense_4h_to_h)$")
@@ -32,8 +30,6 @@ def quantization_warnings(
         *_unfit_shapes(selection, tasks),
         *_partly_quantized(steps, tasks),
         *(_own_global_scales(steps) if fused else ()),
-        *_asymmetric_packed(steps),
-        *_asymmetric_gptq(steps),
         *_split_groups(steps),
     ]
 
@@ -45,7 +41,7 @@ def left_out_warnings(files: Collection[StoredFile]) -> list[str]:
     gigabytes = sum(file.size for file in files) / 1e9
     return [
         "not copied, because they hold weights in another format or settings of another quantizer: "
-        f"{some([file.name for file in files])} ({gigabytes:.3f} GB)"
+        f"{abbreviate([file.name for file in files])} ({gigabytes:.3f} GB)"
     ]
 
 
@@ -75,9 +71,9 @@ def _unusual_modules(steps: Mapping[str, QuantizeStep], config: Mapping[str, Any
         Role.TOWER: "it is not part of the language model; whether a loader takes it quantized depends on the model",
     }
     return [
-        f"{some(of_role[role])} will be quantized: {reason}. Usually ignored: {ignoring(of_role[role])}"
+        f"{abbreviate(modules)} will be quantized: {reason}. Usually ignored: {ignore_patterns_for(modules)}"
         for role, reason in reasons.items()
-        if role in of_role
+        if (modules := of_role.get(role))
     ]
 
 
@@ -99,8 +95,8 @@ def _partly_quantized(steps: Mapping[str, QuantizeStep], tasks: Iterable[Task]) 
     if not partly:
         return []
     return [
-        f"only part of {some(partly)} will be quantized. vLLM fuses these modules, and refuses a fused module with two "
-        "schemes: quantize or ignore them together"
+        f"only part of {abbreviate(partly)} will be quantized. vLLM fuses these modules, and refuses a fused module "
+        "with two schemes: quantize or ignore them together"
     ]
 
 
@@ -113,29 +109,9 @@ def _own_global_scales(steps: Mapping[str, QuantizeStep]) -> list[str]:
     if not alone:
         return []
     return [
-        f"the parts of {some(alone)} get separate global scales, as in llm-compressor. vLLM uses the largest of them "
-        "for the fused module, which costs accuracy"
+        f"the parts of {abbreviate(alone)} get separate global scales, as in llm-compressor. vLLM uses the largest of "
+        "them for the fused module, which costs accuracy"
     ]
-
-
-def _asymmetric_packed(steps: Mapping[str, QuantizeStep]) -> list[str]:
-    for step in steps.values():
-        suffixes = {tensor.suffix: tensor.dtype for tensor in _stored(step)}
-        if suffixes.get("weight_packed") == "I32" and "weight_zero_point" in suffixes:
-            return [
-                "transformers 5.23 with compressed-tensors 0.20 does not load packed weights with zero points; "
-                "transformers 5.17 with compressed-tensors 0.19 and vLLM do"
-            ]
-    return []
-
-
-def _asymmetric_gptq(steps: Mapping[str, QuantizeStep]) -> list[str]:
-    if any(isinstance(step.format, Gptq) and not step.format.symmetric for step in steps.values()):
-        return [
-            "vLLM 0.33 and SGLang do not load GPTQ weights with zero points (packing_format auto_round); transformers "
-            "with auto-round does"
-        ]
-    return []
 
 
 def _unfit_shapes(selection: Selection, tasks: Iterable[Task]) -> list[str]:
@@ -144,11 +120,11 @@ def _unfit_shapes(selection: Selection, tasks: Iterable[Task]) -> list[str]:
         step.output.removesuffix(".weight")
         for task in tasks
         for step in task.steps
-        if isinstance(step, CopyStep) and len(step.source.shape) == 2 and selection.kept(step.output) is None
+        if isinstance(step, CopyStep) and len(step.source.shape) == 2 and selection.skip_reason(step.output) is None
     ]
     if not left:
         return []
-    return [f"{some(left)} will not be quantized: the shapes of their weights do not fit the scheme"]
+    return [f"{abbreviate(left)} will not be quantized: the shapes of their weights do not fit the scheme"]
 
 
 def _split_groups(steps: Mapping[str, QuantizeStep]) -> list[str]:
@@ -168,7 +144,7 @@ def _split_groups(steps: Mapping[str, QuantizeStep]) -> list[str]:
         bad = [ranks for ranks in _RANKS if count % ranks]
         if bad:
             warnings.append(
-                f"the {columns} columns of {some(modules)} are {count} groups, which cannot be divided among "
+                f"the {columns} columns of {abbreviate(modules)} are {count} groups, which cannot be divided among "
                 f"{' or '.join(map(str, bad))} tensor-parallel ranks of vLLM"
             )
     return warnings

@@ -12,11 +12,9 @@ from threading import Lock
 import numpy as np
 
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, NotFinite, QuantizeStep, SourceRange, Step
-from requant.checkpoint.run.matrix_bytes import StoredMatrix
-from requant.checkpoint.run.progress import ProgressCounter
-from requant.checkpoint.run.stored_weight import Files, StoredWeight
-from requant.checkpoint.run.work import Piece
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.run.stored_weight import Files, QuantizedWeight, StoredMatrix
+from requant.checkpoint.run.work import Piece, ProgressCounter
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import FileWriter, Store, StoredFile
 from requant.checkpoint.weights.blocks import first_not_below
 from requant.checkpoint.weights.floats import EPSILON, values
@@ -75,7 +73,7 @@ class Steps:
     def stages(
         self, steps: Sequence[Step], places: Mapping[str, StoredMatrix], writer: FileWriter
     ) -> Iterator[Iterable[Piece]]:
-        """Yield the stages of steps from `together`: sets of pieces, each needing the results of those before.
+        """Yield the stages of a group of steps: sets of pieces, each needing the results of those before.
 
         `places`: of the tensors in the output, by name.
         """
@@ -172,7 +170,7 @@ class Steps:
                 self.observe(step, begin, rows, by_suffix)
 
     def _dequantize(self, step: DequantizeStep, target: int, writer: FileWriter) -> Iterator[Piece]:
-        weight = StoredWeight(Files(self.source, self.files), step)
+        weight = QuantizedWeight(Files(self.source, self.files), step)
         places = {suffix: weight.place(suffix) for suffix in step.stored}
         piece = self._piece(step.format, step.dtype, step.shape, places)
         for begin, end in _row_ranges(step.shape, step.dtype, step.format.rows_together, piece):
@@ -181,7 +179,7 @@ class Steps:
                 partial(self._dequantize_piece, weight, begin, end, writer, target),
             )
 
-    def _dequantize_piece(self, weight: StoredWeight, begin: int, end: int, writer: FileWriter, target: int) -> None:
+    def _dequantize_piece(self, weight: QuantizedWeight, begin: int, end: int, writer: FileWriter, target: int) -> None:
         step, regions = weight.step, weight.regions(begin, end)
         stored = weight.rows(begin, end)
         rows = step.format.dequantize(stored, step.dtype)
@@ -229,7 +227,7 @@ class _Measurement:
         return self._found or Extremes(0.0, 0.0)
 
 
-def together(steps: Sequence[Step]) -> Iterator[list[Step]]:
+def group_by_shared_scale(steps: Sequence[Step]) -> Iterator[list[Step]]:
     """Yield the steps one by one, those that share a scale together, so that each tensor is measured once."""
     shared: dict[frozenset[SourceRange], list[Step]] = {}
     for step in steps:
@@ -245,7 +243,7 @@ def together(steps: Sequence[Step]) -> Iterator[list[Step]]:
 
 
 def bytes_to_read(steps: Sequence[Step]) -> int:
-    """Return how many bytes a run reads for steps from `together`, those of the first pass included."""
+    """Return how many bytes a run reads for steps from `group_by_shared_scale`, those of the first pass included."""
     total = sum(source.end - source.begin for source in _measured(steps))
     for step in steps:
         sources = step.stored.values() if isinstance(step, DequantizeStep) else [step.source]

@@ -1,17 +1,65 @@
-"""The stored tensors of a quantized weight, read for some of its rows."""
+"""The stored tensors of a weight, quantized or not, read for some of its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
-from requant.checkpoint.plan.model import DequantizeStep
-from requant.checkpoint.run.matrix_bytes import StoredMatrix
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.plan.model import DequantizeStep, SourceRange
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store, StoredFile
-from requant.checkpoint.weights.weight_format import Array, Region, StoredRows
+from requant.checkpoint.weights.floats import values
+from requant.checkpoint.weights.weight_format import Array, Codes, Region, StoredRows, WeightFormat
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMatrix:
+    """A stored tensor seen as a matrix: rank 1 is one row, and of a higher rank all axes but the last are rows.
+
+    `begin`: where it begins in its file. `dtype`: one whose elements are whole bytes.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return prod(self.shape[:-1])
+
+    @property
+    def columns(self) -> int:
+        """The number of elements of a row."""
+        return self.shape[-1] if self.shape else 1
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of an element."""
+        return DTYPES[self.dtype].bits // 8
+
+    def is_contiguous(self, region: Region) -> bool:
+        """Return whether the region is one range of bytes."""
+        width = region.column_end - region.column_begin
+        return width == self.columns or region.row_end - region.row_begin <= 1
+
+    def ranges(self, region: Region) -> Iterator[tuple[int, int]]:
+        """Yield where the bytes of a region begin and end in the file: one range, or one for each row."""
+        row, item = self.columns * self.item_bytes, self.item_bytes
+        first = self.begin + region.row_begin * row + region.column_begin * item
+        width = (region.column_end - region.column_begin) * item
+        height = region.row_end - region.row_begin
+        if not width or not height:
+            return
+        if self.is_contiguous(region):
+            yield first, first + width * height
+            return
+        for begin in range(first, first + height * row, row):
+            yield begin, begin + width
+
 
 _LONG_RUN = 64 << 10
 """Ranges of at least this many bytes are read separately, not together with their neighbors."""
@@ -50,13 +98,59 @@ class Files:
         return array
 
 
+ELEMENTS = 1 << 18
+"""About as many are worked on at a time."""
+
+
 @dataclass(frozen=True)
-class StoredWeight:
-    """The stored tensors of a module's weight. Tensors that are stored once for all rows are read once."""
+class PlainWeight:
+    """A matrix of BF16, F16 or F32."""
+
+    files: Files
+    source: SourceRange
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """[out, in]."""
+        out, columns = self.source.shape
+        return out, columns
+
+    @property
+    def rows_together(self) -> int:
+        """Pieces may begin at any row."""
+        return 1
+
+    def f32(self, begin: int, end: int) -> Array:
+        """Return rows as f32."""
+        item = DTYPES[self.source.dtype]
+        row = self.shape[1] * item.bits // 8
+        at = self.source.begin
+        bits = self.files.read(self.source.file, at + begin * row, at + end * row).view(item.array)
+        return values(bits, self.source.dtype).reshape(end - begin, self.shape[1])
+
+
+@dataclass(frozen=True)
+class QuantizedWeight:
+    """A module's weight, as a weight format stores it. Tensors that are stored once for all rows are read once."""
 
     files: Files
     step: DequantizeStep
     _whole: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def format(self) -> WeightFormat:
+        """How it is stored."""
+        return self.step.format
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """[out, in]."""
+        return self.step.shape
+
+    @property
+    def rows_together(self) -> int:
+        """Pieces begin at a multiple of this many rows."""
+        return self.format.rows_together
 
     def place(self, suffix: str) -> StoredMatrix:
         """Return where a stored tensor lies in its file."""
@@ -65,7 +159,7 @@ class StoredWeight:
 
     def regions(self, row_begin: int, row_end: int) -> dict[str, Region]:
         """Return the stored parts for some rows, by suffix."""
-        found = self.step.format.regions(self.step.dtype, self.step.shape, row_begin, row_end)
+        found = self.format.regions(self.step.dtype, self.shape, row_begin, row_end)
         return {region.suffix: region for region in found}
 
     def rows(self, row_begin: int, row_end: int) -> StoredRows:
@@ -82,4 +176,24 @@ class StoredWeight:
                 self._whole[suffix] = self.files.region(source.file, place, whole)
             parts[suffix] = self._whole[suffix]
         dtypes = {suffix: source.dtype for suffix, source in self.step.stored.items()}
-        return StoredRows(parts, dtypes, self.step.shape, row_begin, row_end)
+        return StoredRows(parts, dtypes, self.shape, row_begin, row_end)
+
+    def f32(self, begin: int, end: int) -> Array:
+        """Return rows as the f32 that a loader computes."""
+        return self.format.dequantize(self.rows(begin, end), "F32")
+
+    def codes(self, begin: int, end: int) -> Codes:
+        """Return the codes and scales of rows."""
+        return self.format.codes(self.rows(begin, end))
+
+
+Weight = PlainWeight | QuantizedWeight
+
+
+def row_ranges(*weights: Weight) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows that all weights can be read in."""
+    out, columns = weights[0].shape
+    together = int(np.lcm.reduce([weight.rows_together for weight in weights]))
+    rows = max(together, ELEMENTS // max(columns, 1) // together * together)
+    for begin in range(0, out, rows):
+        yield begin, min(begin + rows, out)

@@ -1,19 +1,62 @@
-"""Work in pieces, done by threads: jobs with stages, pieces of a stage in any order, a bounded amount at a time."""
+"""Work in pieces, done by threads: items with stages, pieces of a stage in any order, a bounded amount at a time; and
+its progress.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import copy_context
-from dataclasses import dataclass, field
-from threading import Condition, Thread
+from dataclasses import dataclass, field, replace
+from threading import Condition, Lock, Thread
 
 from requant.errors.cancellation import check_cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of a run: done, and in total. Outputs that an earlier run finished are not counted.
+
+    Bytes read are those of the tensors, those of a first pass over a tensor that needs one included.
+    """
+
+    bytes_read: int = 0
+    bytes_to_read: int = 0
+    bytes_written: int = 0
+    bytes_to_write: int = 0
+    outputs_finished: int = 0
+    outputs: int = 0
+
+
+ProgressCallback = Callable[[Progress], None]
+
+
+class ProgressCounter:
+    """Counts for all threads, and calls `callback` with the sum, one call at a time."""
+
+    def __init__(self, callback: ProgressCallback | None, total: Progress) -> None:
+        self._callback = callback
+        self._lock = Lock()
+        self.state = total
+
+    def add(self, *, read: int = 0, written: int = 0, finished: int = 0) -> None:
+        """Count bytes and outputs."""
+        with self._lock:
+            now = self.state
+            self.state = replace(
+                now,
+                bytes_read=now.bytes_read + read,
+                bytes_written=now.bytes_written + written,
+                outputs_finished=now.outputs_finished + finished,
+            )
+            if self._callback is not None:
+                self._callback(self.state)
+
 
 MEMORY = 64 << 20
 """The maximum total bytes of buffers of the pieces in progress, unless a single piece needs more."""
 
-_JOBS_AT_ONCE = 16
+_ITEMS_AT_ONCE = 16
 _CLOSING_AT_ONCE = 4
 
 
@@ -26,7 +69,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Job:
+class WorkItem:
     """Work in stages: a stage begins when all pieces of the one before are done.
 
     `finished` is called after the last one. What it returns waits for a disk more than it computes, and is run in a
@@ -45,12 +88,12 @@ def default_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run_jobs(jobs: Iterable[Job], threads: int) -> None:
-    """Run all jobs, begun in their order. The first error ends the work and is raised, when no piece runs any more.
+def run_items(items: Iterable[WorkItem], threads: int) -> None:
+    """Run all items, begun in their order. The first error ends the work and is raised, when no piece runs any more.
 
     Threads see the context variables of the caller, and ask between two pieces whether the work was cancelled.
     """
-    queue = _Queue(iter(jobs))
+    queue = _Queue(iter(items))
     workers = [Thread(target=copy_context().run, args=(queue.work,)) for _ in range(threads)]
     try:
         for worker in workers:
@@ -76,9 +119,9 @@ def _join(threads: list[Thread]) -> None:
 class _Queue:
     """The queue of work. All fields are guarded by `condition`."""
 
-    unbegun: Iterator[Job]
+    unbegun: Iterator[WorkItem]
     condition: Condition = field(default_factory=Condition)
-    active: list[Job] = field(default_factory=list)
+    active: list[WorkItem] = field(default_factory=list)
     memory: int = 0
     error: BaseException | None = None
     closing: list[Thread] = field(default_factory=list)
@@ -89,10 +132,10 @@ class _Queue:
         """Run pieces until there are none."""
         try:
             while (taken := self._take()) is not None:
-                job, piece = taken
+                item, piece = taken
                 check_cancelled()
                 piece.run()
-                self._done(job, piece)
+                self._done(item, piece)
         except BaseException as error:
             self.stop(error)
 
@@ -102,30 +145,30 @@ class _Queue:
             self.error = self.error or error
             self.condition.notify_all()
 
-    def _take(self) -> tuple[Job, Piece] | None:
+    def _take(self) -> tuple[WorkItem, Piece] | None:
         """Return the next piece, waiting for one; None at the end."""
         with self.condition:
             while self.error is None:
-                job = self._job_with_piece()
-                if job is None and not self.active and self.all_begun:
+                item = self._item_with_piece()
+                if item is None and not self.active and self.all_begun:
                     self.condition.notify_all()
                     return None
-                if job is not None and job.following is not None:
-                    piece = job.following
+                if item is not None and item.following is not None:
+                    piece = item.following
                     if not self.memory or self.memory + piece.memory <= MEMORY:
-                        job.following = None
-                        job.running += 1
+                        item.following = None
+                        item.running += 1
                         self.memory += piece.memory
-                        return job, piece
+                        return item, piece
                 self.condition.wait()
             return None
 
-    def _job_with_piece(self) -> Job | None:
-        """Return the oldest job that has a piece to begin. While some only wait for their stage, later ones begin."""
-        for job in [*self.active]:
-            if self._advance(job):
-                return job
-        while not self.all_begun and len(self.active) < _JOBS_AT_ONCE and self.closing_now < _CLOSING_AT_ONCE:
+    def _item_with_piece(self) -> WorkItem | None:
+        """Return the oldest item that has a piece to begin. While some only wait for their stage, later ones begin."""
+        for item in [*self.active]:
+            if self._advance(item):
+                return item
+        while not self.all_begun and len(self.active) < _ITEMS_AT_ONCE and self.closing_now < _CLOSING_AT_ONCE:
             begun = next(self.unbegun, None)
             if begun is None:
                 self.all_begun = True
@@ -135,29 +178,29 @@ class _Queue:
                 return begun
         return None
 
-    def _advance(self, job: Job) -> bool:
-        """Make `job.following` its next piece. False: it waits for pieces that run, or is finished."""
-        while job.following is None:
-            if job.pieces is not None:
-                job.following = next(job.pieces, None)
-                if job.following is not None:
+    def _advance(self, item: WorkItem) -> bool:
+        """Make `item.following` its next piece. False: it waits for pieces that run, or is finished."""
+        while item.following is None:
+            if item.pieces is not None:
+                item.following = next(item.pieces, None)
+                if item.following is not None:
                     break
-                if job.running:
+                if item.running:
                     return False
-            stage = next(job.stages, None)
+            stage = next(item.stages, None)
             if stage is None:
-                self.active.remove(job)
-                self._close(job.finished())
+                self.active.remove(item)
+                self._close(item.finished())
                 return False
-            job.pieces = iter(stage)
+            item.pieces = iter(stage)
         return True
 
-    def _done(self, job: Job, piece: Piece) -> None:
+    def _done(self, item: WorkItem, piece: Piece) -> None:
         with self.condition:
-            job.running -= 1
+            item.running -= 1
             self.memory -= piece.memory
-            if not job.running and job.following is None:
-                self._advance(job)
+            if not item.running and item.following is None:
+                self._advance(item)
             self.condition.notify_all()
 
     def _close(self, close: Callable[[], None] | None) -> None:

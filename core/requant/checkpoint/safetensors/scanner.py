@@ -1,4 +1,4 @@
-"""Tokens of JSON from anyone's hands: headers, and the index of a checkpoint.
+"""Tokens of untrusted JSON: headers, and the index of a checkpoint.
 
 `json` builds every value that it meets: 100 MB of `[[],[],…` are more than 2 GB of lists. Here nothing is built that is
 not asked for, and nothing recurses. No step looks at more than `_WINDOW` bytes, so that other threads of the process
@@ -144,15 +144,15 @@ class Scanner:
         self.at = found.end()
         return value
 
-    def integers(self, what: str, most: int) -> tuple[int, ...]:
-        """Read a list of at most `most` integers."""
+    def integers(self, what: str, maximum: int) -> tuple[int, ...]:
+        """Read a list of at most `maximum` integers."""
         self.expect(b"[", f"before {what}")
         values: list[int] = []
         if self.take(b"]"):
             return ()
         while True:
-            if len(values) == most:
-                self.fail(f"{what}: at most {most} integers")
+            if len(values) == maximum:
+                self.fail(f"{what}: at most {maximum} integers")
             values.append(self.integer(what))
             if self.take(b"]"):
                 return tuple(values)

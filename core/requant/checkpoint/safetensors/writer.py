@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 
 from requant.checkpoint.ordering import sorted_in_pieces
-from requant.checkpoint.safetensors.dtypes import DTYPES
-from requant.checkpoint.safetensors.header import Header, TensorEntry
+from requant.checkpoint.safetensors.header import DTYPES, Header, TensorEntry
 from requant.checkpoint.safetensors.reader import LENGTH_BYTES, MAX_HEADER_BYTES, METADATA
 from requant.errors import SafetensorsError, excerpt
 from requant.errors.cancellation import checked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -13,17 +13,59 @@ from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from requant.checkpoint.storage.http_directory import names_in_http_directory
-from requant.checkpoint.storage.object_store_client import RETRY, url_without_secrets
+from requant.checkpoint.safetensors.reader import INDEX, parse_index
+from requant.checkpoint.storage.object_store import RETRY
 from requant.checkpoint.storage.read_ahead import BLOCK, CONNECTIONS, ReadAhead
 from requant.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, Store, StoredFile
-from requant.checkpoint.storage.urls import lies_below, parts_of_url
-from requant.errors import SourceChangedError, StorageError, excerpt
+from requant.checkpoint.storage.urls import lies_below, parts_of_url, url_without_secrets
+from requant.errors import SafetensorsError, SourceChangedError, StorageError, excerpt
 from requant.errors.cancellation import check_cancelled
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
     from urllib3 import BaseHTTPResponse, PoolManager
+
+
+MAX_SHARDS = 10_000
+# What the repositories of models on Hugging Face consist of, beside the files that the index names.
+NAMES = (
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "config.json",
+    "generation_config.json",
+    "LICENSE",
+    "merges.txt",
+    "model.safetensors",
+    INDEX,
+    "preprocessor_config.json",
+    "processor_config.json",
+    "README.md",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+)
+
+
+def names_in_http_directory(get: Callable[[str], bytes | None]) -> set[str]:
+    """Return the names to ask for: `NAMES`, and the files of the index, which `get` reads. Raises StorageError."""
+    index = get(INDEX)
+    if index is None:
+        return set(NAMES)
+    try:
+        shards = set(parse_index(index).values())
+    except SafetensorsError as error:
+        raise StorageError(f"{INDEX} has no weight_map that names the shards: {error.detail}", file=INDEX) from error
+    if len(shards) > MAX_SHARDS:
+        raise StorageError(f"{INDEX} names {len(shards)} shards; expected at most {MAX_SHARDS}", file=INDEX)
+    # What is printable has no halves of surrogate pairs, which are not in URLs.
+    if not all(name and name.isprintable() and "/" not in name and name not in (".", "..") for name in shards):
+        raise StorageError(f"{INDEX} names shards that are not files of this directory", file=INDEX)
+    return {*NAMES, *shards}
+
 
 SCHEMES = ("https", "http")
 MAX_REDIRECTS = 5

@@ -11,11 +11,9 @@ from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
-from requant.checkpoint.storage.directory_lock import locked
-from requant.checkpoint.storage.local_writer import PART, LocalWriter, sync_directory, write_fully
-from requant.checkpoint.storage.operating_system_errors import storage_errors
+from requant.checkpoint.storage.local_writer import PART, LocalWriter, locked, sync_directory, write_fully
 from requant.checkpoint.storage.paths import FOLDER, LOOK, OutsideRootsError, Paths
-from requant.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, Store, StoredFile
+from requant.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, Store, StoredFile, storage_errors
 from requant.errors import DestinationError, SourceChangedError, StorageError, excerpt
 from requant.errors.cancellation import checked
 

@@ -1,12 +1,52 @@
-"""The interface of a store that holds the files of a checkpoint."""
+"""The interface of a store that holds the files of a checkpoint, and messages that say what to do about errors of the
+operating system.
+"""
 
 from __future__ import annotations
 
+import errno
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from requant.errors import DestinationError, StorageError
+
+_ADVICE = {
+    errno.ENOSPC: "the disk is full: free some space and run it again; finished files are kept",
+    errno.EDQUOT: "the disk quota is exceeded: free some space and run it again; finished files are kept",
+    errno.EFBIG: "the file would be larger than the file system or the limit of the process (ulimit -f) allows",
+    errno.EROFS: "the file system is mounted read-only: choose another place, or mount it for writing",
+    errno.EACCES: "permission denied: check the owner and mode of the file and its parent directories",
+    errno.EPERM: "permission denied: check the owner and mode of the file and its parent directories",
+    errno.ENOENT: "it does not exist",
+    errno.EEXIST: "a file exists where a directory is expected",
+    errno.ENOTDIR: "a part of the path is not a directory",
+    errno.EISDIR: "it is a directory; expected a file",
+    errno.EBUSY: "other programs keep replacing it: wait until they have finished",
+    errno.ENXIO: "it is a FIFO, a socket or a device; expected a regular file",
+    errno.EXDEV: "a symbolic link on its path leads out of the configured roots",
+    errno.ELOOP: "its symbolic links form a loop",
+    errno.ENAMETOOLONG: "the name is longer, or has more folders, than the system allows",
+    errno.EMFILE: "the process has too many open files (ulimit -n)",
+    errno.EIO: "input/output error: check the disk or the network",
+    errno.ESTALE: "stale file handle of a network file system: mount it again",
+}
+
+
+@contextmanager
+def storage_errors(action: str, path: object, *, file: str | None = None) -> Iterator[None]:
+    """Turn OSError into StorageError: 'cannot <action> <path>: <what to do>'."""
+    try:
+        yield
+    except OSError as error:
+        reason = _ADVICE.get(error.errno or 0, error.strerror or type(error).__name__)
+        raise StorageError(f"cannot {action} {path}: {reason}", file=file) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +151,33 @@ class Store(ABC):
     def overlaps(self, other: Store) -> bool:
         """Return whether this place is the other one or lies below it."""
         return f"{self.url.rstrip('/')}/".startswith(f"{other.url.rstrip('/')}/")
+
+
+Array = NDArray[Any]
+
+
+def read_range(store: Store, file: StoredFile, offset: int, size: int) -> Array:
+    """Return bytes [offset, offset + size) of a file as uint8. Raises what `Store.read_into` raises."""
+    target = np.empty(size, "|u1")
+    if size:
+        store.read_into(file, offset, target.data)
+    return target
+
+
+def file_named(store: Store, name: str) -> StoredFile:
+    """Return a file of the store by its name. Raises StorageError if it does not exist."""
+    file = store.find(name)
+    if file is None:
+        raise StorageError(f"there is no file '{name}' in {store.url}", file=name)
+    return file
+
+
+def check_new(destination: Store, sizes: Mapping[str, int]) -> None:
+    """Raise DestinationError if a file with one of the names exists, StorageError if there is not enough space."""
+    for name in sizes:
+        if destination.find(name) is not None:
+            detail = f"{destination.url} holds '{name}' already: remove it, or choose another name"
+            raise DestinationError(detail, file=name)
+    free = destination.free_bytes()
+    if free is not None and free < sum(sizes.values()):
+        raise StorageError(f"{destination.url} has {free} bytes free, but {sum(sizes.values())} are to be written")

@@ -1,10 +1,13 @@
-"""URLs of strangers."""
+"""Untrusted URLs, and those of object stores and servers."""
 
 from __future__ import annotations
 
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from requant.errors import StorageError, excerpt
+
+SCHEMES = ("s3", "gs", "az", "https", "http")
+"""Of object stores and servers."""
 
 
 def parts_of_url(url: str) -> SplitResult:
@@ -23,3 +26,21 @@ def lies_below(url: str, root: str) -> bool:
     parts = parts_of_url(url)
     segments = unquote(parts.path).replace("\\", "/").split("/")
     return url.isprintable() and url.startswith(f"{root}/") and not {".", ".."} & set(segments)
+
+
+def url_without_secrets(url: str) -> SplitResult:
+    """Return the parts of a URL. Raises StorageError for what would be ignored, and for secrets, which would stand in
+    plans, logs and messages.
+    """
+    parts = parts_of_url(url)
+    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    if parts.scheme not in SCHEMES:
+        raise StorageError(f"{shown}: no object store; use one of {', '.join(f'{each}://' for each in SCHEMES)}")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise StorageError(
+            f"{shown}: the URL has a user, a query or a fragment; expected only scheme://bucket/prefix, with "
+            "credentials in environment variables"
+        )
+    if not parts.netloc:
+        raise StorageError(f"{shown}: the URL names no {'host' if parts.scheme.startswith('http') else 'bucket'}")
+    return parts

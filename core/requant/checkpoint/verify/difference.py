@@ -19,15 +19,21 @@ from math import isfinite
 
 import numpy as np
 
-from requant.checkpoint.plan.directory.config import quantization_of
-from requant.checkpoint.plan.directory.source import read_source
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Request, SourceRange
+from requant.checkpoint.plan.model_files import quantization_of
 from requant.checkpoint.plan.planner import plan_of
-from requant.checkpoint.run.stored_weight import Files, StoredWeight
+from requant.checkpoint.plan.source import read_source
+from requant.checkpoint.run.stored_weight import (
+    ELEMENTS,
+    Files,
+    PlainWeight,
+    QuantizedWeight,
+    Weight,
+    row_ranges,
+)
 from requant.checkpoint.run.work import default_threads
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store
-from requant.checkpoint.verify.weight_rows import ELEMENTS, PlainWeight, QuantizedWeight, Weight, row_ranges
 from requant.checkpoint.weights.weight_format import Array
 from requant.errors import excerpt
 from requant.errors.cancellation import check_cancelled
@@ -142,7 +148,7 @@ def _tensors(store: Store) -> dict[str, _Tensor]:
     tensors: dict[str, _Tensor] = {}
     for step in (step for task in plan.tasks for step in task.steps):
         if isinstance(step, DequantizeStep):
-            tensors[step.output] = _Quantized(QuantizedWeight(StoredWeight(files, step)), excerpt(layout))
+            tensors[step.output] = _Quantized(QuantizedWeight(files, step), excerpt(layout))
         elif isinstance(step, CopyStep):
             tensors[step.output] = _Plain(files, step.source)
     return tensors

@@ -1,15 +1,132 @@
-"""The result of a verification as JSON, for each weight if requested."""
+"""The result of a verification, and the effect of quantization on each weight: the range of its scales, saturated
+codes, and the error.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
-from requant.checkpoint.plan.model import Request
-from requant.checkpoint.run.progress import ProgressCallback
+import numpy as np
+
+from requant.checkpoint.plan.model import DequantizeStep, Plan, QuantizeStep, Request, SourceRange
+from requant.checkpoint.run.stored_weight import Files, PlainWeight, QuantizedWeight, row_ranges
+from requant.checkpoint.run.work import ProgressCallback, default_threads
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.verify.verification import Verification, verify
-from requant.checkpoint.verify.weight_error import WeightError, weight_errors
+from requant.comparison.comparison import ErrorReport, ErrorSums
+from requant.comparison.real_values import real_values
+from requant.errors import VerificationError
+from requant.errors.cancellation import check_cancelled
+from requant.kernels.statistics.error_sums import BLOCK
+from requant.mlir.parser import parse_type
+from requant.mlir.types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class WeightError:
+    """One quantized weight [out, in] beside what it was.
+
+    `scale_minimum`, `scale_maximum`: of its scales, by magnitude; None for a weight without any that is finite.
+    `saturated`: how many codes are the lowest or the highest that there is. `error`: of the dequantized weight against
+    the source, in binary64.
+    """
+
+    module: str
+    shape: tuple[int, int]
+    dtype: str
+    bits: float
+    scale_minimum: float | None
+    scale_maximum: float | None
+    saturated: int
+    error: ErrorReport
+
+
+def weight_errors(
+    conversion: Plan,
+    source: Store,
+    dequantization: Plan,
+    store: Store,
+    *,
+    threads: int | None = None,
+    done: Callable[[WeightError], None] | None = None,
+) -> tuple[WeightError, ...]:
+    """Compare all quantized weights at `store` with the source, in the order of the source's files.
+
+    `conversion`: the plan that made them, `dequantization`: that which gives them back. `done` is called after each
+    weight. Raises VerificationError for a weight that is not there, SourceChangedError, StorageError.
+    """
+    before = Files(source, {file.name: file for file in conversion.sources})
+    after = Files(store, {file.name: file for file in dequantization.sources})
+    stored = {
+        step.module: step for task in dequantization.tasks for step in task.steps if isinstance(step, DequantizeStep)
+    }
+
+    def measure(step: QuantizeStep) -> WeightError:
+        check_cancelled()
+        if step.module not in stored:
+            raise VerificationError("the module has no quantized weight", tensor=step.module)
+        found = _measure(step.source, before, stored[step.module], after)
+        if done is not None:
+            done(found)
+        return found
+
+    steps = [step for task in conversion.tasks for step in task.steps if isinstance(step, QuantizeStep)]
+    with ThreadPoolExecutor(threads or default_threads()) as pool:
+        waiting = [pool.submit(copy_context().run, measure, step) for step in steps]
+        try:
+            return tuple(each.result() for each in waiting)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _measure(source: SourceRange, before: Files, step: DequantizeStep, after: Files) -> WeightError:
+    plain, quantized = PlainWeight(before, source), QuantizedWeight(after, step)
+    out, columns = plain.shape
+    if quantized.shape != plain.shape:
+        raise VerificationError(f"has shape {list(quantized.shape)}; expected {list(plain.shape)}", tensor=step.module)
+    # Each row begins a block of the sums, so that the report does not depend on the pieces.
+    width = -(-columns // BLOCK) * BLOCK
+    reals = real_values(_F32, "the weight")
+    sums = ErrorSums(reals, reals, out * width, padding=out * (width - columns))
+    saturated, low, high = 0, np.inf, 0.0
+    for begin, end in row_ranges(plain, quantized):
+        a, b = np.zeros((2, end - begin, width), np.float32)
+        a[:, :columns] = plain.f32(begin, end)
+        b[:, :columns] = quantized.f32(begin, end)
+        sums.add(a.reshape(-1), b.reshape(-1), begin * width)
+        codes = quantized.codes(begin, end)
+        saturated += int(np.count_nonzero(codes.codes == codes.lowest))
+        saturated += int(np.count_nonzero(codes.codes == codes.highest))
+        sizes = np.abs(codes.scales[np.isfinite(codes.scales)])
+        if sizes.size:
+            low, high = min(low, float(sizes.min())), max(high, float(sizes.max()))
+    bits = sum((each.end - each.begin) * 8 for each in step.stored.values()) / (out * columns)
+    known = isfinite(low)
+    return WeightError(
+        step.module,
+        plain.shape,
+        source.dtype,
+        bits,
+        low if known else None,
+        high if known else None,
+        saturated,
+        sums.report(),
+    )
+
+
+def _f32() -> TensorType:
+    tensor = parse_type("tensor<1xf32>")
+    assert isinstance(tensor, TensorType)
+    return tensor
+
+
+_F32 = _f32()
 
 
 @dataclass(frozen=True, slots=True)

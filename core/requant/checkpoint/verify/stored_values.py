@@ -32,15 +32,14 @@ from typing import NamedTuple
 import numpy as np
 
 from requant.checkpoint.plan.dequantization import ACTIVATIONS
-from requant.checkpoint.plan.directory.source import Source
 from requant.checkpoint.plan.model import DequantizeStep, Plan, SourceRange
-from requant.checkpoint.plan.names import parameter_of
-from requant.checkpoint.run.stored_weight import Files, StoredWeight
+from requant.checkpoint.plan.refusals import parameter_of
+from requant.checkpoint.plan.source import Source
+from requant.checkpoint.run.stored_weight import Files, QuantizedWeight, row_ranges
 from requant.checkpoint.run.work import default_threads
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store
-from requant.checkpoint.verify.fault import Fault
-from requant.checkpoint.verify.weight_rows import QuantizedWeight, row_ranges
+from requant.checkpoint.verify.structure import Fault
 from requant.checkpoint.weights import nf4
 from requant.checkpoint.weights.awq import Awq
 from requant.checkpoint.weights.block_scaled import MxWeight, Nvfp4Weight
@@ -106,7 +105,7 @@ def _check_activation(files: Files, source: SourceRange) -> _Found:
 
 
 def _check_weight(files: Files, step: DequantizeStep) -> _Found:
-    found, weight = _Found(), QuantizedWeight(StoredWeight(files, step))
+    found, weight = _Found(), QuantizedWeight(files, step)
     scales = next((suffix for suffix in _SCALES if suffix in step.stored), None)
     codes = next(iter(step.stored.values()))
     zero_scales = None
@@ -353,7 +352,7 @@ def _state(piece: Array, begin: int) -> Wrong:
 def _codes_without_scale(weight: QuantizedWeight, suffix: str) -> tuple[int, ...] | None:
     """Return the place in the weight of the first code that is not 0 where the scale is; None without one."""
     for begin, end in row_ranges(weight):
-        stored = weight.stored.rows(begin, end)
+        stored = weight.rows(begin, end)
         scales, dtype = stored.parts[suffix], stored.dtypes[suffix]
         zero = (
             (scales & np.uint8(0x7F)) == 0 if dtype == "F8_E4M3" else values(np.ascontiguousarray(scales), dtype) == 0
@@ -374,7 +373,7 @@ def _is_zero(weight: QuantizedWeight, codes: SourceRange) -> bool:
     """Return whether all of a weight is 0. It is read no further than that it is not."""
     if isinstance(weight.format, Gptq | Awq):
         # Rows are columns of the file: one piece of them is all of it. Equal codes are equal bytes.
-        first = weight.stored.files.read(codes.file, codes.begin, min(codes.begin + _FIRST_BYTES, codes.end))
+        first = weight.files.read(codes.file, codes.begin, min(codes.begin + _FIRST_BYTES, codes.end))
         if (first != first[0]).any():
             return False
     for begin, end in row_ranges(weight):

@@ -2,24 +2,63 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from requant.checkpoint.plan.directory.config import quantization_of
-from requant.checkpoint.plan.directory.source import Source, read_source
-from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Plan, Request
+from requant.checkpoint.name_patterns import check_linear
+from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Plan, Request, request_of
+from requant.checkpoint.plan.model_files import quantization_of
 from requant.checkpoint.plan.planner import plan_of
-from requant.checkpoint.plan.selection import Selection
+from requant.checkpoint.plan.source import Source, read_source
 from requant.checkpoint.quantization_config.compressed_tensors import METHOD, targets_and_ignore
-from requant.checkpoint.run.manifest import MANIFEST, Manifest, read_manifest
-from requant.checkpoint.selection import check_linear
+from requant.checkpoint.run.destination import CONFIG, INDEX, MANIFEST, SEAL, Manifest, read_manifest, sealed
+from requant.checkpoint.selection import Selection
 from requant.checkpoint.storage.store import Store, StoredFile
-from requant.checkpoint.verify.fault import Fault
-from requant.checkpoint.verify.manifest_check import manifest_faults
-from requant.errors import CheckpointError, DestinationError, ParameterError, StorageError
+from requant.errors import CheckpointError, DestinationError, ParameterError, StorageError, excerpt
 from requant.errors.cancellation import check_cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is wrong, and where. `index`: of the first element of the stored tensor, along its axes."""
+
+    detail: str
+    file: str | None = None
+    tensor: str | None = None
+    index: tuple[int, ...] | None = None
+
+
+_MEMBERS = {"version", "plan", "request", "files"}
+
+
+def manifest_faults(store: Store, manifest: Manifest, source: Source | None) -> list[Fault]:
+    """Return the faults of a manifest that can be read. `source`: the checkpoint beside it, if that can be read."""
+    data = store.get(MANIFEST) or b"{}"
+    parsed = json.loads(data)
+    members = {name: value for name, value in parsed.items() if name != SEAL}
+    faults = []
+    if members.keys() != _MEMBERS or not _is_as_written(data, members, stated=SEAL in parsed):
+        faults.append("it was changed: it has other members, or another SHA-256, than Requant wrote")
+    try:
+        request_of(manifest.request)
+    except (KeyError, TypeError, ValueError):
+        faults.append("the request in it cannot be read")
+    if source is not None:
+        beside = {*source.shards, CONFIG, *(file.name for file in source.files if file.name == INDEX)}
+        faults += [f"it does not name '{excerpt(name)}'" for name in sorted(beside - manifest.files.keys())]
+    return [Fault(each, MANIFEST) for each in faults]
+
+
+def _is_as_written(data: bytes, members: Mapping[str, Any], *, stated: bool) -> bool:
+    """Return whether the text is that of its members. Manifests of earlier versions do not state their SHA-256."""
+    try:
+        return not stated or sealed(members) == data
+    except (ValueError, RecursionError):
+        return False
+
 
 _PIECE = 1 << 20
 
@@ -112,7 +151,7 @@ def _left_out(plan: Plan, members: Mapping[str, Any]) -> Iterator[Fault]:
     for step in steps:
         if not isinstance(step, CopyStep) or len(step.source.shape) != 2 or _last_name(step.output) not in linear:
             continue
-        if selection.kept(step.output) is None:
+        if selection.skip_reason(step.output) is None:
             yield Fault(
                 "the weight is not quantized, but `ignore` and `targets` of config.json do not exclude it",
                 step.source.file,

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.weights.blocks import (
     Block,
     e4m3_codes,

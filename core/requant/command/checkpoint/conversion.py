@@ -15,8 +15,8 @@ from requant.command.output import Output, counted, size_text, time_text
 
 if TYPE_CHECKING:
     from requant.checkpoint.plan.model import Direction, Plan
-    from requant.checkpoint.run.progress import Progress
     from requant.checkpoint.run.run import RunReport
+    from requant.checkpoint.run.work import Progress
     from requant.checkpoint.storage.store import Store
 
 
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace, direction: Direction, output: Output) -> 
 def _run_on_ray(
     plan: Plan, source: Store, destination: Store, arguments: argparse.Namespace, output: Output
 ) -> RunReport:
-    from requant.checkpoint.workers.plan_file import plan_file_of
+    from requant.checkpoint.workers import plan_file_of
     from requant.engines.ray import run_on_ray
 
     sizes = {task.output: task.header.size for task in plan.tasks}
@@ -92,15 +92,14 @@ def _run_on_ray(
 
 def print_plan(plan: Plan, source: str, destination: str | None, arguments: argparse.Namespace, output: Output) -> None:
     """Print what a plan would do."""
-    from requant.checkpoint.plan.dry_run.document import plan_document
-    from requant.checkpoint.plan.dry_run.text import plan_text
+    from requant.checkpoint.plan.dry_run import plan_document, plan_text
 
     options.print_document(plan_text(plan).rstrip("\n"), plan_document(plan, source, destination), arguments, output)
 
 
 def _summary(plan: Plan, report: RunReport, url: str, seconds: float) -> tuple[str, dict[str, Any]]:
     """Return what was written and where, as text and as the members of an object."""
-    from requant.checkpoint.run.manifest import MANIFEST
+    from requant.checkpoint.run.destination import MANIFEST
 
     size = sum(file.size for file in report.files)
     made = len(report.files) - len(report.kept)
@@ -133,16 +132,16 @@ def _summary(plan: Plan, report: RunReport, url: str, seconds: float) -> tuple[s
 def kept_by_ignore(plan: Plan) -> str:
     """Return the names of the modules that `ignore` leaves out, with `*` for numbers, and how many there are."""
     from requant.checkpoint.plan.model import CopyStep, Direction
-    from requant.checkpoint.plan.names import some
-    from requant.checkpoint.plan.selection import Kept, Selection
+    from requant.checkpoint.plan.refusals import abbreviate
+    from requant.checkpoint.selection import Selection, SkipReason
 
     request = plan.request
     if request.direction is not Direction.QUANTIZE:
         return ""
     selection = Selection(request.targets, request.ignore)
     copied = (step.output for task in plan.tasks for step in task.steps if isinstance(step, CopyStep))
-    left = [name.removesuffix(".weight") for name in copied if selection.kept(name) is Kept.IGNORED]
-    return some(left, _MAX_NAMES) if left else ""
+    left = [name.removesuffix(".weight") for name in copied if selection.skip_reason(name) is SkipReason.IGNORED]
+    return abbreviate(left, _MAX_NAMES) if left else ""
 
 
 def serving_command(plan: Plan, url: str) -> str | None:

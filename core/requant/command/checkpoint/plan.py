@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     choose_kernels()
     from requant.checkpoint.plan.model import Direction
     from requant.checkpoint.storage.location import open_store
-    from requant.checkpoint.workers.plan_file import plan_file_of, write_plan_file
+    from requant.checkpoint.workers import plan_file_of, write_plan_file
 
     direction = Direction.DEQUANTIZE if arguments.dequantize else Direction.QUANTIZE
     source, plan = options.planned(arguments, direction)

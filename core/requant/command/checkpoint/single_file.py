@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import PurePath
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from requant.command.checkpoint import options
 from requant.command.exit_status import DONE
@@ -13,8 +15,8 @@ from requant.command.kernels import choose_kernels, compile_missing
 from requant.command.output import Output, counted, size_text, time_text
 
 if TYPE_CHECKING:
-    from requant.checkpoint.onnx.weight_form import WeightForm
-    from requant.checkpoint.run.progress import Progress
+    from requant.checkpoint.run.destination import FinishedFile
+    from requant.checkpoint.run.work import Progress
     from requant.checkpoint.storage.store import Store
 
 _GGUF, _ONNX = ".gguf", ".onnx"
@@ -50,72 +52,70 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     ignore, _ = options.ignored(arguments)
     destination = getattr(arguments, "destination", None)
     target, target_name = (source, name) if destination is None else _place(destination)
-    dry_run = destination is None or getattr(arguments, "dry_run", False) or "threads" not in arguments
+    plan, convert = (_gguf if PurePath(name).suffix.lower() == _GGUF else _onnx)(arguments)
+    if destination is None or getattr(arguments, "dry_run", False) or "threads" not in arguments:
+        planned = plan(source, name, target_name, ignore=ignore)
+        options.print_document("\n".join(planned.lines()), planned.as_json(), arguments, output)
+        return DONE
 
     def show(state: Progress) -> None:
         output.progress(state.bytes_read, state.bytes_to_read, state.outputs_finished, state.outputs)
 
-    files: dict[str, tuple[int, str]]
-    if PurePath(name).suffix.lower() == _GGUF:
-        from requant.checkpoint.gguf.quantize import plan_gguf_file, quantize_gguf
-
-        type_ = _gguf_type(arguments)
-        if dry_run:
-            gguf_plan = plan_gguf_file(source, name, target_name, type_, ignore=ignore)
-            options.print_document("\n".join(gguf_plan.lines()), gguf_plan.as_json(), arguments, output)
-            return DONE
-        compile_missing(output.kernels)
-        of_gguf = quantize_gguf(
-            source, name, target, target_name, type_, ignore=ignore, threads=arguments.threads, progress=show
-        )
-        files = {target_name: (of_gguf.plan.size, of_gguf.sha256)}
-    else:
-        from requant.checkpoint.onnx.plan import plan_onnx
-        from requant.checkpoint.onnx.quantize import quantize_onnx
-
-        form = _onnx_form(arguments)
-        if dry_run:
-            onnx_plan = plan_onnx(source, name, target_name, form, ignore=ignore)
-            options.print_document("\n".join(onnx_plan.lines()), onnx_plan.as_json(), arguments, output)
-            return DONE
-        compile_missing(output.kernels)
-        of_onnx = quantize_onnx(
-            source, name, target, target_name, form, ignore=ignore, threads=arguments.threads, progress=show
-        )
-        files = {
-            of_onnx.plan.data_output: (of_onnx.plan.data_size, of_onnx.data_sha256),
-            of_onnx.plan.output: (len(of_onnx.plan.model), of_onnx.sha256),
-        }
+    compile_missing(output.kernels)
+    files = convert(source, name, target, target_name, ignore=ignore, threads=arguments.threads, progress=show).files
     seconds = monotonic() - began
     members: dict[str, Any] = {
         "destination": destination,
-        "files": [{"name": name, "bytes": size, "sha256": sha256} for name, (size, sha256) in files.items()],
+        "files": [{"name": file.name, "bytes": file.size, "sha256": file.sha256} for file in files],
         "seconds": round(seconds, 3),
     }
-    size = sum(size for size, _ in files.values())
-    text = f"Wrote {counted(len(files), 'file')}, {size_text(size)}, in {time_text(seconds)}: {destination}"
-    output.done(text, members)
+    size = size_text(sum(file.size for file in files))
+    output.done(f"Wrote {counted(len(files), 'file')}, {size}, in {time_text(seconds)}: {destination}", members)
     return DONE
 
 
-def _gguf_type(arguments: argparse.Namespace) -> str:
-    """Return the type of the tensors: a quantized one, or a float."""
+class _Plan(Protocol):
+    """What a dry run prints: as lines, or as the members of a JSON object."""
+
+    def lines(self) -> Iterable[str]: ...
+
+    def as_json(self) -> dict[str, Any]: ...
+
+
+class _Result(Protocol):
+    """What a conversion wrote."""
+
+    @property
+    def files(self) -> tuple[FinishedFile, ...]: ...
+
+
+_Conversion = tuple[Callable[..., _Plan], Callable[..., _Result]]
+"""What plans the conversion of a file, and what runs it."""
+
+
+def _gguf(arguments: argparse.Namespace) -> _Conversion:
+    from requant.checkpoint.gguf.quantize import plan_gguf_file, quantize_gguf
+
+    # A quantized type, or a float.
     found: str | None = getattr(arguments, "scheme", None) or getattr(arguments, "dtype", None)
     if found is None:
         arguments.refuse("give --dtype, the type to dequantize a GGUF file to")
     assert found is not None
-    return found
+    return partial(plan_gguf_file, type_=found), partial(quantize_gguf, type_=found)
 
 
-def _onnx_form(arguments: argparse.Namespace) -> WeightForm:
-    from requant.checkpoint.onnx.weight_form import form_named
+def _onnx(arguments: argparse.Namespace) -> _Conversion:
+    from requant.checkpoint.onnx.block_quantization import form_named
+    from requant.checkpoint.onnx.plan import plan_onnx
+    from requant.checkpoint.onnx.quantize import quantize_onnx
 
     scheme: str | None = getattr(arguments, "scheme", None)
     if scheme is None:
         arguments.refuse("ONNX models cannot be dequantized")
     assert scheme is not None
     given = {} if arguments.block_size is None else {"block_size": arguments.block_size}
-    return form_named(scheme, **given, symmetric=arguments.symmetric)
+    form = form_named(scheme, **given, symmetric=arguments.symmetric)
+    return partial(plan_onnx, form=form), partial(quantize_onnx, form=form)
 
 
 def _place(location: str) -> tuple[Store, str]:

@@ -18,7 +18,7 @@ from requant.command.kernels import choose_kernels, compile_missing
 from requant.command.output import Output, add_progress_option, counted
 
 if TYPE_CHECKING:
-    from requant.checkpoint.run.progress import Progress
+    from requant.checkpoint.run.work import Progress
     from requant.checkpoint.verify.report import CheckpointReport
 
 HELP = "check a converted model"
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _write(report: CheckpointReport, path: Path) -> None:
-    from requant.checkpoint.verify.page import report_page
+    from requant.checkpoint.verify.html_report import report_page
     from requant.errors import StorageError
 
     as_json = path.suffix == ".json"

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 
 from requant.command.checkpoint import options
-from requant.command.checkpoint.job_array import place_in_job_array
 from requant.command.exit_status import DONE
 from requant.command.kernels import choose_kernels, compile_missing
 from requant.command.output import Output, add_progress_option, counted
@@ -52,10 +52,9 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.of is not None and index is None:
         arguments.refuse("--of needs --index")
     choose_kernels()
-    from requant.checkpoint.run.progress import Progress
+    from requant.checkpoint.run.work import Progress
     from requant.checkpoint.storage.location import open_store
-    from requant.checkpoint.workers.plan_file import read_plan_file
-    from requant.checkpoint.workers.worker import Share, work
+    from requant.checkpoint.workers import Share, read_plan_file, work
 
     file = read_plan_file(arguments.plan)
     source, destination = open_store(file.source), open_store(file.destination)
@@ -75,3 +74,24 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     members = {"destination": destination.url, "made": list(report.made), "missing": list(report.missing)}
     output.done(text, members | {"finished": report.finished})
     return DONE
+
+
+def place_in_job_array(variables: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """Return the index, from 0, and the number of workers, by the variables that Kubernetes, Slurm and AWS Batch set;
+    None for what they do not say.
+
+    Kubernetes sets the index of an Indexed Job and not the number. Slurm's indexes may begin anywhere and have steps.
+    """
+    if "JOB_COMPLETION_INDEX" in variables:
+        return _number(variables, "JOB_COMPLETION_INDEX"), None
+    if "SLURM_ARRAY_TASK_ID" in variables:
+        task, first = _number(variables, "SLURM_ARRAY_TASK_ID"), _number(variables, "SLURM_ARRAY_TASK_MIN") or 0
+        step = _number(variables, "SLURM_ARRAY_TASK_STEP") or 1
+        count = _number(variables, "SLURM_ARRAY_TASK_COUNT")
+        return None if task is None else (task - first) // step, count
+    return _number(variables, "AWS_BATCH_JOB_ARRAY_INDEX"), _number(variables, "AWS_BATCH_JOB_ARRAY_SIZE")
+
+
+def _number(variables: Mapping[str, str], name: str) -> int | None:
+    text = variables.get(name, "")
+    return int(text) if text.isdecimal() else None

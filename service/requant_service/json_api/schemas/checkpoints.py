@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from requant.checkpoint.jobs.job_record import JobState
+from requant.checkpoint.jobs import JobState
 from requant.checkpoint.plan.model import Direction, NotFinite
 from requant.checkpoint.selection import DEFAULT_IGNORE
 from requant_service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from requant.checkpoint.gguf.header import GgufHeader
-from requant.checkpoint.gguf.header_reader import read_header
+from requant.checkpoint.gguf.header import GgufHeader, read_header
 from requant.checkpoint.storage.local import LocalStore
-from requant.checkpoint.storage.reading import file_named
+from requant.checkpoint.storage.store import file_named
 from requant.errors import CheckpointError
 from tests.support.gguf_files import GgufFile, Tensor, string, strings, text, u32
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from requant.checkpoint.gguf.header_reader import read_header
+from requant.checkpoint.gguf.header import read_header
 from requant.checkpoint.gguf.quantize import plan_gguf_file, quantize_gguf
 from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES, write_elements
-from requant.checkpoint.run.progress import Progress
+from requant.checkpoint.run.work import Progress
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.local_writer import LocalWriter
-from requant.checkpoint.storage.reading import file_named
+from requant.checkpoint.storage.store import file_named
 from requant.errors import CheckpointError, DestinationError, UnknownNameError
 from tests.support.gguf_files import GgufFile, Tensor, string, u32
 

@@ -13,9 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from requant.checkpoint.onnx.block_quantization import quantize_columns
-from requant.checkpoint.onnx.packed_columns import DequantizeLinearRange, MatMulNBitsColumns
-from requant.checkpoint.onnx.weight_form import FORM_NAMES, Operator, WeightForm, form_named
+from requant.checkpoint.onnx.block_quantization import (
+    FORM_NAMES,
+    DequantizeLinearRange,
+    MatMulNBitsColumns,
+    Operator,
+    WeightForm,
+    form_named,
+    quantize_columns,
+)
 from requant.checkpoint.weights import floats
 from requant.errors import ParameterError, PreconditionError, UnknownNameError
 from tests.oracles.onnx_blocks import quantize_block

@@ -11,12 +11,17 @@ import pytest
 from numpy.typing import NDArray
 from onnx import GraphProto, ModelProto, NodeProto
 
-from requant.checkpoint.onnx.block_quantization import quantize_columns
-from requant.checkpoint.onnx.packed_columns import DequantizeLinearRange, MatMulNBitsColumns
+from requant.checkpoint.onnx.block_quantization import (
+    FORM_NAMES,
+    DequantizeLinearRange,
+    MatMulNBitsColumns,
+    Operator,
+    form_named,
+    quantize_columns,
+)
 from requant.checkpoint.onnx.plan import plan_onnx
 from requant.checkpoint.onnx.quantize import OnnxResult, quantize_onnx
-from requant.checkpoint.onnx.weight_form import FORM_NAMES, Operator, form_named
-from requant.checkpoint.run.progress import Progress
+from requant.checkpoint.run.work import Progress
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.local_writer import LocalWriter
 from requant.errors import CheckpointError, DestinationError

@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
+from requant.checkpoint.onnx.block_quantization import form_named
 from requant.checkpoint.onnx.plan import plan_onnx
 from requant.checkpoint.onnx.skeleton import read_skeleton
 from requant.checkpoint.onnx.tensor_data import TensorFiles
-from requant.checkpoint.onnx.weight_form import form_named
 from requant.checkpoint.storage.local import LocalStore
-from requant.checkpoint.storage.reading import file_named
+from requant.checkpoint.storage.store import file_named
 from requant.errors import CheckpointError, StorageError
 from tests.support import onnx_models as models
 
@@ -170,6 +170,13 @@ def test_graphs_of_very_many_fields_are_refused(tmp_path: Path, monkeypatch: pyt
         plan_onnx(LocalStore(tmp_path), "m.onnx", "q.onnx", form_named("MatMulNBits4"))
     (tmp_path / "m.onnx").write_bytes(b"\x08\x0a" + message_field(7, message_field(13, b"\x2a\x00" * 500) * 10))
     with pytest.raises(CheckpointError, match="nothing can be quantized"):
+        plan_onnx(LocalStore(tmp_path), "m.onnx", "q.onnx", form_named("MatMulNBits4"))
+
+
+def test_a_number_that_does_not_end_is_not_followed(tmp_path: Path) -> None:
+    """Digits of a number that is as long as its message would be put together for minutes."""
+    (tmp_path / "m.onnx").write_bytes(b"\x08\x0a" + message_field(7, message_field(13, b"\xff" * 2_000_000)))
+    with pytest.raises(CheckpointError, match="protobuf cannot read it"):
         plan_onnx(LocalStore(tmp_path), "m.onnx", "q.onnx", form_named("MatMulNBits4"))
 
 

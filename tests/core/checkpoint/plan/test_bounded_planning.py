@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from requant.checkpoint.plan.directory.source import read_source
-from requant.checkpoint.plan.dry_run.document import plan_document
+from requant.checkpoint.name_patterns import check_linear
+from requant.checkpoint.plan.dry_run import plan_document
 from requant.checkpoint.plan.planner import plan_conversion
-from requant.checkpoint.run.manifest import MANIFEST, read_manifest
+from requant.checkpoint.plan.source import read_source
+from requant.checkpoint.run.destination import MANIFEST, read_manifest
 from requant.checkpoint.safetensors import scanner
-from requant.checkpoint.safetensors.index_reader import parse_index
-from requant.checkpoint.safetensors.reader import MAX_NAME_CHARACTERS, parse_header
-from requant.checkpoint.selection import check_linear
+from requant.checkpoint.safetensors.reader import MAX_NAME_CHARACTERS, parse_header, parse_index
 from requant.checkpoint.small_json import MAX_NESTING, MAX_VALUES, parse_small_json
 from requant.errors import CheckpointError, LimitError, RequantError, SafetensorsError
 from requant.errors.cancellation import cancellation_check

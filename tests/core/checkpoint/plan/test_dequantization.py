@@ -10,7 +10,7 @@ import pytest
 
 from requant.checkpoint.plan.model import DequantizeStep, Plan
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.schemes import SCHEMES, scheme_named
 from requant.errors import CheckpointError
 from tests.support.planned_checkpoint import (

@@ -13,18 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from requant.checkpoint.gguf.header_reader import read_header
+from requant.checkpoint.gguf.header import read_header
 from requant.checkpoint.gguf.plan import plan_gguf
-from requant.checkpoint.jobs.job_record import RECORD, JobRecord, JobState, read_record, write_record
+from requant.checkpoint.jobs import RECORD, JobRecord, JobState, read_record, write_record
+from requant.checkpoint.onnx.block_quantization import form_named
 from requant.checkpoint.onnx.plan import plan_onnx
-from requant.checkpoint.onnx.weight_form import form_named
-from requant.checkpoint.plan.dry_run.document import plan_document
-from requant.checkpoint.plan.dry_run.text import plan_text
-from requant.checkpoint.run.manifest import MANIFEST, read_manifest
+from requant.checkpoint.plan.dry_run import plan_document, plan_text
+from requant.checkpoint.run.destination import MANIFEST, read_manifest
 from requant.checkpoint.storage.local import LocalStore
-from requant.checkpoint.storage.reading import file_named
+from requant.checkpoint.storage.store import file_named
 from requant.checkpoint.weights.nf4 import state_of
-from requant.checkpoint.workers.plan_file import parse_plan_file
+from requant.checkpoint.workers import parse_plan_file
 from requant.errors import RequantError
 from tests.support.cases import EXHAUSTIVE
 from tests.support.gguf_files import string, strings, text, u32

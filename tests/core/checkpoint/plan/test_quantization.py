@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from requant.checkpoint.plan.model import CopyStep, Plan, QuantizeStep, SourceRange
 from requant.checkpoint.plan.refusals import MAX_SHOWN
-from requant.checkpoint.plan.selection import Selection
+from requant.checkpoint.selection import Selection
 from requant.errors import DETAIL_LIMIT, CheckpointError, ParameterError
 from tests.support.planned_checkpoint import HeadersOnly, Tensors, checkpoint, planned, tensors_of
 
@@ -121,7 +121,7 @@ ENTRIES = st.sampled_from(
 )
 def test_the_choice_is_that_of_compressed_tensors(name: str, targets: list[str], ignore: list[str]) -> None:
     expected = chosen(name, targets, ignore) and "." in name  # compressed-tensors fails at a weight without a module.
-    assert (Selection(targets, ignore).kept(name) is None) == expected
+    assert (Selection(targets, ignore).skip_reason(name) is None) == expected
 
 
 def test_a_weight_without_a_module_keeps_its_name() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from requant.checkpoint.plan.directory.source import read_source
+from requant.checkpoint.plan.source import read_source
 from requant.errors import CheckpointError
 from tests.support.planned_checkpoint import INDEX, HeadersOnly, Tensors, checkpoint
 

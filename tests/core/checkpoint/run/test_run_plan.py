@@ -16,8 +16,8 @@ import pytest
 from requant.checkpoint.plan.model import NotFinite, QuantizeStep, Step
 from requant.checkpoint.run import steps as steps_module
 from requant.checkpoint.run import stored_weight
-from requant.checkpoint.run.progress import Progress
 from requant.checkpoint.run.run import finish, run_plan, run_task
+from requant.checkpoint.run.work import Progress
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.weights.weight_format import Array
 from requant.errors import CheckpointError, DestinationError, ParameterError, SourceChangedError

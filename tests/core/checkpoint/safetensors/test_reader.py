@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from requant.checkpoint.safetensors.dtypes import DTYPES
-from requant.checkpoint.safetensors.header import Header, TensorEntry
+from requant.checkpoint.safetensors.header import DTYPES, Header, TensorEntry
 from requant.checkpoint.safetensors.reader import MAX_METADATA_BYTES, read_header
 from requant.checkpoint.safetensors.writer import head_bytes, layout
 from requant.errors import SafetensorsError

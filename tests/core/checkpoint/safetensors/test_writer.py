@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.safetensors.writer import head_bytes, layout
 from requant.errors import SafetensorsError
 

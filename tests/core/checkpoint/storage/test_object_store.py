@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from obstore.store import MemoryStore
 
-from requant.checkpoint.storage import object_store, spooled_upload
+from requant.checkpoint.storage import object_store
 from requant.checkpoint.storage.location import open_store
-from requant.checkpoint.storage.object_store import ObjectStore, open_object_store
-from requant.checkpoint.storage.object_store_client import RETRY
+from requant.checkpoint.storage.object_store import RETRY, ObjectStore, open_object_store
 from requant.checkpoint.storage.store import StoredFile
 from requant.errors import SourceChangedError, StorageError
 from tests.core.checkpoint.storage.http_files import HttpFiles, serving
@@ -121,7 +120,7 @@ def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch, bucket: Obj
 def test_an_upload_that_fails_is_aborted(
     server: HttpFiles, bucket: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spooled_upload, "PART", 5 << 20)
+    monkeypatch.setattr(object_store, "PART", 5 << 20)
     begun = b"<InitiateMultipartUploadResult><UploadId>7</UploadId></InitiateMultipartUploadResult>"
     server.faults = [(200, begun)]
     server.always = (403, DENIED)
@@ -200,12 +199,12 @@ def test_a_prefix_of_more_than_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_parts_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spooled_upload, "PART", 10)
-    monkeypatch.setattr(spooled_upload, "MAX_PARTS", 4)
+    monkeypatch.setattr(object_store, "PART", 10)
+    monkeypatch.setattr(object_store, "MAX_PARTS", 4)
     store = ObjectStore("memory://", MemoryStore())
     with store.create("a", 101) as writer:
         writer.write(0, bytes(101))
-        pieces = list(writer._parts(26, spooled_upload.hashlib.sha256()))  # type: ignore[attr-defined]
+        pieces = list(writer._parts(26, object_store.hashlib.sha256()))  # type: ignore[attr-defined]
         assert [len(each) for each in pieces] == [26, 26, 26, 23]
         writer.commit()
     assert store.get("a") == bytes(101)

@@ -13,12 +13,12 @@ import pytest
 
 from requant.checkpoint.plan.model import Direction, Request
 from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.run import stored_weight
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.storage.location import open_store
-from requant.checkpoint.verify import weight_rows
-from requant.checkpoint.verify.fault import Fault
-from requant.checkpoint.verify.page import report_page
+from requant.checkpoint.verify.html_report import report_page
 from requant.checkpoint.verify.report import CheckpointReport, checkpoint_report
+from requant.checkpoint.verify.structure import Fault
 from tests.support.model_directory import make_model
 from tests.support.safetensors_files import read_safetensors
 
@@ -80,7 +80,7 @@ def test_sums(model: tuple[Path, Path]) -> None:
 
 def test_pieces_do_not_matter(model: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = _report(model)
-    monkeypatch.setattr(weight_rows, "ELEMENTS", 3 * 128)
+    monkeypatch.setattr(stored_weight, "ELEMENTS", 3 * 128)
     assert _report(model).weights == whole.weights
 
 

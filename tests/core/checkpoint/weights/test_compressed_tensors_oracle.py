@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.weights.blocks import Block
 from requant.checkpoint.weights.floats import bits_of, values

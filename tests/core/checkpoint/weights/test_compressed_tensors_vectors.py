@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 from tests.support.stored_weights import dequantized, quantized

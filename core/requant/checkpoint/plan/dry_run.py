@@ -1,0 +1,208 @@
+"""A plan before it is run: as numbers, as JSON for programs and workers, and as text for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from requant.checkpoint.plan.model import CopyStep, Direction, Plan, QuantizeStep, Request, SourceRange, Step
+from requant.checkpoint.plan.refusals import without_numbers
+from requant.checkpoint.schemes import scheme_named
+from requant.checkpoint.selection import Selection
+from requant.errors import excerpt
+
+_MAX_NAMES = 20
+_NOT_DIVISIBLE = "a shape that the format does not quantize"
+_PLAIN = "not quantized"
+
+
+@dataclass(slots=True)
+class Amount:
+    """Tensors of one kind: how many, their bytes before and after. `names`: the first ones, with `*` for numbers."""
+
+    count: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    names: list[str] = field(default_factory=list)
+
+    def add(self, name: str, before: int, after: int) -> None:
+        """Count a tensor."""
+        self.count += 1
+        self.bytes_before += before
+        self.bytes_after += after
+        if len(self.names) < _MAX_NAMES and (pattern := without_numbers(name)) not in self.names:
+            self.names.append(pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`converted`: by dtype and shape of the weight. `kept`: by the reason. `carried`: bytes of other files."""
+
+    converted: dict[tuple[str, tuple[int, ...]], Amount]
+    kept: dict[str, Amount]
+    bytes_before: int
+    bytes_after: int
+    carried: int
+
+
+def summary_of(plan: Plan) -> Summary:
+    """Return the numbers of a plan. Sizes of files count their headers."""
+    selection = _selection(plan.request)
+    converted: dict[tuple[str, tuple[int, ...]], Amount] = {}
+    kept: dict[str, Amount] = {}
+    for task in plan.tasks:
+        after = {entry.name: entry.end - entry.begin for entry in task.header.tensors}
+        for step in task.steps:
+            names, sources = outputs_of(step), sources_of(step)
+            before = sum(source.end - source.begin for source in sources)
+            size = sum(after[name] for name in names)
+            if isinstance(step, CopyStep):
+                reason = _PLAIN if selection is None else selection.skip_reason(step.output) or _NOT_DIVISIBLE
+                kept.setdefault(reason, Amount()).add(step.output, before, size)
+            else:
+                plain = step.source if isinstance(step, QuantizeStep) else step
+                converted.setdefault((plain.dtype, plain.shape), Amount()).add(f"{step.module}.weight", before, size)
+    return Summary(
+        converted,
+        kept,
+        sum(file.size for file in plan.sources),
+        sum(task.header.size for task in plan.tasks),
+        sum(file.size for file in plan.carried),
+    )
+
+
+def _selection(request: Request) -> Selection | None:
+    if request.scheme is None:
+        return None
+    return Selection(request.targets, (*request.ignore, *scheme_named(request.scheme).always_ignored))
+
+
+def sources_of(step: Step) -> tuple[SourceRange, ...]:
+    """Return what a step reads, without what it only measures."""
+    return (step.source,) if isinstance(step, CopyStep | QuantizeStep) else tuple(step.stored.values())
+
+
+def outputs_of(step: Step) -> tuple[str, ...]:
+    """Return the names of the tensors that a step writes."""
+    if not isinstance(step, QuantizeStep):
+        return (step.output,)
+    source = step.source
+    stored = step.format.stored(source.dtype, (source.shape[0], source.shape[1]))
+    return tuple(f"{step.module}.{tensor.suffix}" for tensor in stored)
+
+
+def plan_document(plan: Plan, source: str, destination: str | None = None) -> dict[str, Any]:
+    """Return what the JSON of a plan holds. `source`, `destination`: where the checkpoints lie."""
+    summary = summary_of(plan)
+    return {
+        "digest": plan.digest,
+        "source": source,
+        "destination": destination,
+        "request": asdict(plan.request),
+        "bytes": {"before": summary.bytes_before, "after": summary.bytes_after, "carried": summary.carried},
+        "outputs": [
+            {
+                "file": task.output,
+                "bytes": task.header.size,
+                "tensors": len(task.header.tensors),
+                "quantized": sum(isinstance(step, QuantizeStep) for step in task.steps),
+            }
+            for task in plan.tasks
+        ],
+        "converted": [
+            {"dtype": dtype, "shape": list(shape), **asdict(amount)}
+            for (dtype, shape), amount in summary.converted.items()
+        ],
+        "kept": [{"reason": reason, **_kept_members(amount)} for reason, amount in summary.kept.items()],
+        "carried": [file.name for file in plan.carried],
+        "warnings": list(plan.warnings),
+    }
+
+
+def _kept_members(amount: Amount) -> dict[str, Any]:
+    return {"count": amount.count, "bytes": amount.bytes_before, "names": amount.names}
+
+
+_MAX_SHAPES = 12
+_MAX_NAMES_OF_LINE = 4
+
+
+def plan_text(plan: Plan) -> str:
+    """Return a plan as lines of text."""
+    summary = summary_of(plan)
+    parts = (_head(plan, summary), [""], _converted(plan, summary), _kept(summary), _rest(plan, summary))
+    return "\n".join(line for part in parts for line in part)
+
+
+def _head(plan: Plan, summary: Summary) -> list[str]:
+    share = summary.bytes_after / summary.bytes_before if summary.bytes_before else 1.0
+    request = plan.request
+    what = (
+        f"Quantize to {request.scheme}, profile {request.profile}"
+        if request.direction is Direction.QUANTIZE
+        else f"Dequantize to {request.dtype or 'the dtype of config.json'}"
+    )
+    return [
+        what,
+        f"{_number(len(plan.sources), 'file')}, {_size(summary.bytes_before)} -> {_number(len(plan.tasks), 'file')}, "
+        f"{_size(summary.bytes_after)} ({share:.0%})",
+        f"plan {plan.digest}",
+    ]
+
+
+def _converted(plan: Plan, summary: Summary) -> list[str]:
+    verb = "Quantized" if plan.request.direction is Direction.QUANTIZE else "Dequantized"
+    whole = _sum(summary.converted.values())
+    lines = [f"{verb}: {_number(whole.count, 'weight')}, {_size(whole.bytes_before)} -> {_size(whole.bytes_after)}"]
+    by_size = sorted(summary.converted.items(), key=lambda item: -item[1].bytes_before)
+    for (dtype, shape), amount in by_size[:_MAX_SHAPES]:
+        named = f"{dtype} {'x'.join(map(str, shape))}"
+        lines.append(f"  {amount.count:>6} x {named:<22} {_names(amount)}")
+    if len(by_size) > _MAX_SHAPES:
+        rest = _sum(amount for _, amount in by_size[_MAX_SHAPES:])
+        lines.append(f"  {rest.count:>6} of {len(by_size) - _MAX_SHAPES} other shapes")
+    return lines
+
+
+def _kept(summary: Summary) -> list[str]:
+    whole = _sum(summary.kept.values())
+    return [
+        f"Kept: {_number(whole.count, 'tensor')}, {_size(whole.bytes_before)}",
+        *(f"  {amount.count:>6} {reason}: {_names(amount)}" for reason, amount in summary.kept.items()),
+    ]
+
+
+def _rest(plan: Plan, summary: Summary) -> list[str]:
+    names = ", ".join(excerpt(file.name) for file in plan.carried[:8])
+    more = f" and {len(plan.carried) - 8} more" if len(plan.carried) > 8 else ""
+    files = f"Copied: {_number(len(plan.carried), 'file')}, {_size(summary.carried)}"
+    lines = [f"{files}: {names}{more}" if names else files]
+    if plan.warnings:
+        lines += ["", "Warnings:", *(f"- {warning}" for warning in plan.warnings)]
+    return lines
+
+
+def _sum(amounts: Iterable[Amount]) -> Amount:
+    whole = Amount()
+    for amount in amounts:
+        whole.count += amount.count
+        whole.bytes_before += amount.bytes_before
+        whole.bytes_after += amount.bytes_after
+    return whole
+
+
+def _names(amount: Amount) -> str:
+    shown = ", ".join(excerpt(name) for name in amount.names[:_MAX_NAMES_OF_LINE])
+    return shown + (", ..." if len(amount.names) > _MAX_NAMES_OF_LINE else "")
+
+
+def _size(count: int) -> str:
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= factor:
+            return f"{count / factor:.2f} {unit}"
+    return f"{count} bytes"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

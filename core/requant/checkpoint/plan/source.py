@@ -1,0 +1,266 @@
+"""The parts of a checkpoint: its safetensors files with their headers, its index, its config.json.
+
+A checkpoint is one `model.safetensors`, or the files that `model.safetensors.index.json` names, or, without both, all
+safetensors files of the directory. Index and headers have to agree: each tensor is in the one file that the index
+names for it, and each tensor of such a file is in the index.
+
+Some shapes of weights are not in a header: how many columns a packed weight has stands in a tensor. compressed-tensors
+writes `weight_shape`, I64 [2]; bitsandbytes a `quant_state`, JSON as U8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from requant.checkpoint.plan.refusals import Refusals, parameter_of
+from requant.checkpoint.safetensors.header import Header, TensorEntry
+from requant.checkpoint.safetensors.reader import INDEX, MAX_INDEX_BYTES, parse_index, read_header
+from requant.checkpoint.safetensors.scanner import Text
+from requant.checkpoint.small_json import parse_small_json
+from requant.checkpoint.storage.store import Store, StoredFile
+from requant.checkpoint.weights.nf4 import STATE, read_state
+from requant.errors import CheckpointError, SafetensorsError, excerpt
+from requant.errors.cancellation import check_cancelled, checked
+
+_SHAPE = "weight_shape"
+_MAX_STATE_BYTES = 4096
+_MAX_TOGETHER = 1 << 20
+
+
+def stated_shapes(store: Store, shards: Iterable[tuple[StoredFile, Header]]) -> dict[str, tuple[int, int]]:
+    """Return the shapes by module. Neighbours are read at once; the libraries put all of a file side by side.
+
+    Raises CheckpointError for a state that cannot be read or is of another kind; StorageError, SourceChangedError.
+    """
+    shapes: dict[str, tuple[int, int]] = {}
+    for file, header in shards:
+        for run in checked(_runs(entry for entry in checked(header.tensors) if _reader(entry) is not None), 1):
+            first = run[0].begin
+            data = bytearray(run[-1].end - first)
+            store.read_into(file, first, memoryview(data))
+            for entry in run:
+                read = _reader(entry)
+                assert read is not None
+                try:
+                    shape = read(bytes(data[entry.begin - first : entry.end - first]))
+                except CheckpointError as error:
+                    raise CheckpointError(f"{entry.name}: {error}", file=file.name, tensor=entry.name) from None
+                shapes[parameter_of(entry.name)[0]] = shape
+    return shapes
+
+
+def _runs(entries: Iterable[TensorEntry]) -> Iterator[list[TensorEntry]]:
+    """Yield tensors that lie side by side together, at most `_MAX_TOGETHER` bytes."""
+    run: list[TensorEntry] = []
+    for entry in entries:
+        if run and (entry.begin != run[-1].end or entry.end - run[0].begin > _MAX_TOGETHER):
+            yield run
+            run = []
+        run.append(entry)
+    if run:
+        yield run
+
+
+def _reader(entry: TensorEntry) -> Callable[[bytes], tuple[int, int]] | None:
+    """Return what reads the shape from the bytes of a tensor, None for a tensor that holds none."""
+    _, parameter = parameter_of(entry.name)
+    if parameter == _SHAPE and entry.dtype == "I64" and entry.shape == (2,):
+        return _two_integers
+    if parameter == STATE and entry.dtype == "U8" and entry.end - entry.begin <= _MAX_STATE_BYTES:
+        return lambda data: read_state(data).shape
+    return None
+
+
+def _two_integers(data: bytes) -> tuple[int, int]:
+    return int.from_bytes(data[:8], "little", signed=True), int.from_bytes(data[8:], "little", signed=True)
+
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+SAFETENSORS = ".safetensors"
+
+MAX_CONFIG_BYTES = 4 << 20
+MAX_SHARDS = 10_000
+
+Reserve = Callable[[int], None]
+"""Called with the bytes of memory that a plan is about to take. Raises where they are not to be had."""
+
+BYTES_PER_TENSOR = 2800
+"""What a plan keeps of one tensor at most: its entry, its step and up to four entries of what it becomes."""
+_BYTES_PER_MEMBER = 300
+_BYTES_PER_FILE = 600
+# The text, and a value of its metadata: in pieces, and whole.
+_COPIES_OF_HEADER = 3
+_COPIES_OF_INDEX = 2
+_BYTES_PER_BYTE_OF_CONFIG = 24
+_COUNTED_AT_ONCE = 1 << 20
+
+
+def unlimited(byte_count: int) -> None:
+    """Take memory without asking: that of a process of one's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A safetensors file of the checkpoint."""
+
+    file: StoredFile
+    header: Header
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A checkpoint as a plan sees it. `files`: all of the directory. `shards`: by file name, in its order.
+
+    `config`: what config.json holds. `weight_shapes`: by module, where a tensor holds the shape of its weight.
+    """
+
+    files: tuple[StoredFile, ...]
+    shards: dict[str, Shard]
+    config: dict[str, Any]
+    weight_shapes: dict[str, tuple[int, int]]
+
+
+def read_source(store: Store, reserve: Reserve = unlimited) -> Source:
+    """Read the headers, the index and config.json of a checkpoint. `reserve` is asked for the memory of each first.
+
+    Raises CheckpointError, with all that was found: no checkpoint, a file that the index names and that is not there,
+    index and headers that do not agree; SafetensorsError, StorageError, SourceChangedError.
+    """
+    files = {file.name: file for file in store.files()}
+    reserve(_BYTES_PER_FILE * len(files))
+    config = read_config(store, files, reserve)
+    index = _read_index(store, files, reserve)
+    refusals = Refusals()
+    shards: dict[str, Shard] = {}
+    for name in _shard_names(files, index, refusals):
+        check_cancelled()
+        try:
+            shards[name] = Shard(files[name], _header(store, files[name], reserve))
+        except SafetensorsError as error:
+            refusals.add_error(error, file=name, tensor=error.tensor)
+    refusals.raise_any()
+    _check_agreement(shards, index, refusals)
+    refusals.raise_any()
+    shapes = stated_shapes(store, ((shard.file, shard.header) for shard in shards.values()))
+    return Source(tuple(files.values()), shards, config, shapes)
+
+
+def read_config(store: Store, files: dict[str, StoredFile], reserve: Reserve = unlimited) -> dict[str, Any]:
+    """Return what config.json holds."""
+    if not files:
+        raise CheckpointError(
+            f"{store.url} does not exist or has no files: name the directory that holds {CONFIG} and {WEIGHTS} or "
+            f"{INDEX}"
+        )
+    if CONFIG not in files:
+        raise CheckpointError(
+            f"{store.url} has no {CONFIG}: not a checkpoint that transformers or vLLM can load. Give the directory "
+            f"that contains {CONFIG} and {WEIGHTS} or {INDEX}"
+        )
+    reserve(_BYTES_PER_BYTE_OF_CONFIG * min(files[CONFIG].size, MAX_CONFIG_BYTES))
+    try:
+        config = parse_small_json(_small_file(store, files[CONFIG], MAX_CONFIG_BYTES), MAX_CONFIG_BYTES)
+    except ValueError as error:
+        raise CheckpointError(f"{CONFIG} is not JSON that is read: {excerpt(str(error))}", file=CONFIG) from None
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{CONFIG} is not a JSON object", file=CONFIG)
+    return config
+
+
+def _read_index(store: Store, files: dict[str, StoredFile], reserve: Reserve) -> dict[str, str] | None:
+    """Return the file of each tensor, None without an index."""
+    if INDEX not in files:
+        return None
+    reserve(_COPIES_OF_INDEX * min(files[INDEX].size, MAX_INDEX_BYTES))
+    data = _small_file(store, files[INDEX], MAX_INDEX_BYTES)
+    reserve(_BYTES_PER_MEMBER * _count(data, b":"))
+    try:
+        weight_map = parse_index(data)
+    except SafetensorsError as error:
+        raise CheckpointError(error.detail, file=INDEX) from None
+    if not weight_map:
+        raise CheckpointError(f"{INDEX} names no tensor", file=INDEX)
+    return weight_map
+
+
+def _small_file(store: Store, file: StoredFile, maximum: int) -> bytes:
+    if file.size > maximum:
+        raise CheckpointError(f"{file.name} has {file.size} bytes; at most {maximum} are read", file=file.name)
+    data = store.get(file.name, file.size)
+    if data is None:
+        raise CheckpointError(f"{file.name} no longer exists", file=file.name)
+    return data
+
+
+def _count(text: Text, mark: bytes) -> int:
+    """Return how often a character occurs."""
+    return sum(text.count(mark, at, at + _COUNTED_AT_ONCE) for at in range(0, len(text), _COUNTED_AT_ONCE))
+
+
+def _shard_names(files: dict[str, StoredFile], index: dict[str, str] | None, refusals: Refusals) -> list[str]:
+    """Return the names of the files that hold the checkpoint's tensors."""
+    here = [name for name in files if name.endswith(SAFETENSORS) and "/" not in name]
+    if index is None:
+        named = [WEIGHTS] if WEIGHTS in here else here
+        if not named:
+            refusals.add(f"no file name ends in {SAFETENSORS}: convert the weights to safetensors first")
+        return sorted(named)
+    found: set[str] = set()
+    for name in checked(index.values()):
+        found.add(name)
+        if len(found) > MAX_SHARDS:
+            raise CheckpointError(f"{INDEX} names more than {MAX_SHARDS} files", file=INDEX)
+    named = sorted(found)
+    for name in named:
+        if not is_plain_name(name):
+            refusals.add(f"'{excerpt(name)}' is not the name of a file in the directory", file=INDEX)
+        elif name not in files:
+            refusals.add(f"'{excerpt(name)}' is missing: download the checkpoint again", file=INDEX)
+    if WEIGHTS in here and WEIGHTS not in named:
+        refusals.add(
+            f"there is a {WEIGHTS}, but {INDEX} names other files: transformers loads the former, vLLM the latter. "
+            "Remove the files that do not belong to the model"
+        )
+    refusals.raise_any()
+    return named
+
+
+def is_plain_name(name: str) -> bool:
+    """Return whether `name` is that of a safetensors file in the directory itself, on every system."""
+    return (
+        name.endswith(SAFETENSORS)
+        and not name.startswith(".")
+        and not any(character in '/\\:*?"<>|' or not character.isprintable() for character in name)
+    )
+
+
+def _header(store: Store, file: StoredFile, reserve: Reserve) -> Header:
+    def read(offset: int, length: int) -> bytearray:
+        reserve(_COPIES_OF_HEADER * length)
+        text = bytearray(length)
+        store.read_into(file, offset, memoryview(text))
+        # A tensor is an object with three members; metadata are members alone.
+        reserve(BYTES_PER_TENSOR * _count(text, b"{") + _BYTES_PER_MEMBER * _count(text, b":"))
+        return text
+
+    return read_header(read, file.size)
+
+
+def _check_agreement(shards: dict[str, Shard], index: dict[str, str] | None, refusals: Refusals) -> None:
+    places: dict[str, str] = {}
+    for name, shard in shards.items():
+        for entry in checked(shard.header.tensors):
+            other = places.setdefault(entry.name, name)
+            if other != name:
+                refusals.add(f"the tensor is in {other} as well", file=name, tensor=entry.name)
+            elif index is not None and index.get(entry.name) != name:
+                stated = f"names {index[entry.name]} for it" if entry.name in index else "does not name it"
+                refusals.add(f"the tensor is in the file, but {INDEX} {stated}", file=name, tensor=entry.name)
+    for tensor, name in checked((index or {}).items()):
+        if tensor not in places:
+            refusals.add(f"{INDEX} maps a tensor to this file that is not in it", file=name, tensor=tensor)
+    if not places:
+        refusals.add("the checkpoint has no tensor")

@@ -15,7 +15,7 @@ from functools import partial
 from types import FrameType, ModuleType
 from typing import NoReturn
 
-from requant.command import serve, tensor_operation
+from requant.command import serve
 from requant.command.checkpoint import dequantize, diff, plan, quantize, verify, work
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
 from requant.command.output import described, output_for
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return DONE
     first = next(iter(given), "")
     try:
-        # Descriptions of operations import numba, which takes as long as many a checkpoint command.
+        # Descriptions of operations import numpy and numba, which takes as long as many a checkpoint command.
         parsed = command_parser(with_operations=first != "checkpoint", operator=first).parse_args(given)
     except UnknownNameError as error:
         sys.stderr.write(f"requant: error: {described(error)}\n")
@@ -103,6 +103,7 @@ def command_parser(*, with_operations: bool = True, operator: str = "") -> argpa
         module.add_arguments(subparser)
         subparser.set_defaults(run=module.run)
     if with_operations:
+        from requant.command import tensor_operation
         from requant.operations import OPERATIONS
         from requant.operations.conversions import CONVERSIONS
         from requant.operations.explain import EXPLANATIONS

@@ -75,6 +75,7 @@ class _Exchange:
             if each.name in request.model_fields_set
         }
         self._dense = getattr(request, "packing", None) is Packing.DENSE
+        # The first tensor decides the form of the reply.
         self._in_values = all(tensor.in_values for _, tensor in [*self._tensors.values()][:1])
 
     def _take(self, tensor: TensorInput) -> list[str]:
@@ -138,9 +139,9 @@ class _Exchange:
         try:
             yield
         except RequantError as error:
-            _, name, index, *rest = [*(error.pointer or "").split("/"), "", ""]
-            if (several := f"{name}_{index}") in self._tensors:
-                error.pointer = "/".join(["", self._tensors[several][0], *rest[:-2]])
+            steps = (error.pointer or "").split("/")
+            if (name := "_".join(steps[1:3])) in self._tensors and len(steps) > 2:
+                error.pointer = "/".join(["", self._tensors[name][0], *steps[3:]])
             raise
 
     def answer(self, work: PlannedWork) -> Response:

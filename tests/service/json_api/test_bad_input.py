@@ -154,6 +154,25 @@ def test_nested_values_are_counted_as_leaves(client: httpx.Client) -> None:
     assert refused(quantize(client, nested), 422, "request_invalid")["errors"][0]["pointer"] == "/input/values/0"
 
 
+@pytest.mark.parametrize(
+    ("path", "names", "more"),
+    [
+        ("compare", ["a", "b"], {}),
+        ("blocks/quantize", ["input"], {"format": "mxfp4_e2m1"}),
+        ("fake_quantize", ["input"], {"minimums": [-1], "maximums": [1]}),
+        ("parameters/tensor", ["input"], {"storage": "i8"}),
+    ],
+)
+def test_no_memory_is_reserved_for_elements_that_were_not_sent(
+    client: httpx.Client, path: str, names: list[str], more: dict[str, Any]
+) -> None:
+    """Else one small request would take the memory that others wait for."""
+    for tensor, place in (({"values": [1]}, "values"), ({"data": "AACAPw=="}, "data")):
+        promising = {"type": f"tensor<{2**20}x{2**20}xf32>", **tensor}
+        reply = client.post(f"/v1/{path}", json={**dict.fromkeys(names, promising), **more})
+        assert refused(reply, 400, "tensor_data")["errors"][0]["pointer"] == f"/{names[0]}/{place}"
+
+
 NPY = {
     "objects": npy(np.array([{}, 1], dtype=object)),
     "pickle": b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00]\x94(K\x01K\x02e.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from requant.description import (
 from requant.errors import RequantError, default_pointer, pointers_for_sides
 from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
+from requant.plan.operands import static_shape
 from requant.plan.plan import Packing
 from requant_service.http.json_body import MEDIA_TYPE, receive_json
 from requant_service.http.json_document import JsonDocument
@@ -97,6 +99,13 @@ class _Exchange:
         numbers = sum(each.size for each in self._numbers.values())
         types = sum(len(tensor.type) for _, tensor in self._tensors.values())
         return sum(len(text or "") for text in texts) + types + CHARACTERS_PER_SCALE * numbers
+
+    def byte_count(self, work: PlannedWork) -> int:
+        """Return how much memory the work takes: none if types promise more elements than the body has bits, for then
+        it is refused when the elements are read.
+        """
+        promised = max((prod(static_shape(each.type)) for each in work.operands.values()), default=0)
+        return work.byte_count if promised <= 8 * len(self._body) else 0
 
     def plan(self) -> PlannedWork:
         """Plan the call."""
@@ -204,7 +213,7 @@ def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
         parsed, body = await receive_json(request, model, running)
         exchange = _Exchange(operation, parsed, body, running.settings)
         work = await running.executor.run_text(exchange.characters, exchange.plan)
-        await reserve_memory(request.scope, work.byte_count)
+        await reserve_memory(request.scope, exchange.byte_count(work))
         cost = weight(work, len(body), running.settings)
         return await running.executor.run_array(cost, lambda: exchange.answer(work))
 

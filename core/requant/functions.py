@@ -126,7 +126,8 @@ def read_option(option: Option, value: Any) -> Any:
     if option.choices is not None and option.choices.enumeration is not None:
         return entry_named({str(each): each for each in option.choices.enumeration}, value, option.name)
     if option.kind in (Kind.INTEGERS, Kind.NUMBERS):
-        members = tuple(_number(option, each) for each in np.atleast_1d(np.asarray(value)).tolist())
+        listed = value if isinstance(value, list | tuple) else np.atleast_1d(np.asarray(value)).tolist()
+        members = tuple(_number(option, each) for each in listed)
         if option.length not in (None, len(members)):
             raise ParameterError(f"{option.name} has {len(members)} members; expected {option.length}")
         return members
@@ -232,13 +233,16 @@ def report_of(operation: Operation, result: Result) -> dict[str, Any]:
 def function_of(operation: Operation) -> Callable[..., Any]:
     """Return an operation as a function."""
     signature = signature_of(operation)
+    required = {name for name, each in signature.parameters.items() if each.default is each.empty}
 
     def call(*arguments: Any, **named: Any) -> Any:
         try:
             bound = signature.bind(*arguments, **named)
         except TypeError as error:
             raise _wrong_arguments(operation, signature, named, error) from None
-        given = {name: value for name, value in bound.arguments.items() if value is not None}
+        # None is what is absent, but no value of an argument that has to be there.
+        absent = {name for name, value in bound.arguments.items() if value is None and name not in required}
+        given = {name: value for name, value in bound.arguments.items() if name not in absent}
         arrays = {each.name: given.pop(each.name) for each in operation.inputs if each.name in given}
         types = {each.name: given.pop(each.type_option) for each in operation.tensors if each.type_option in given}
         return_report = given.pop("return_report", False)

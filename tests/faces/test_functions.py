@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from collections.abc import Iterator
+from inspect import signature
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -244,10 +245,21 @@ def test_what_is_wrong_is_named(change: dict[str, Any], error: type[Exception], 
         requant.matmul(X, X, "i32", **change)
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_none_is_no_value_of_what_is_required(name: str) -> None:
+    body = next(body for operation, body in CALLS if operation == name)
+    tensors, types, rest = arguments_of(DESCRIBED[name], body)
+    for each in signature(FUNCTIONS[name]).parameters.values():
+        if each.default is each.empty:
+            with pytest.raises(requant.RequantError):
+                FUNCTIONS[name](**(tensors | types | rest | {each.name: None}))
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"strides": [1]}, "expected 2"),
+        ({"strides": [[1], [1, 2]]}, "whole numbers"),
         ({"strides": [0, 1]}, "from 1 to"),
         ({"strides": [1.5, 1]}, "whole numbers"),
         ({"groups": True}, "whole numbers"),
@@ -284,6 +296,31 @@ def test_files_that_are_wrong_are_named(
     Path("x.txt").write_text("1 2")
     assert main(["matmul", *arguments, "--output-type", "i32"]) == status
     assert words in capsys.readouterr().err
+
+
+def test_negative_numbers_are_no_options(capsys: pytest.CaptureFixture[str]) -> None:
+    ranges = ["--minimums", "-1e-3", "-.5", "-1.", "--maximums", "1", "2", "3", "--axis", "0"]
+    assert main(["derive_from_range", *ranges, "--storage", "i8", "--scheme", "onnxruntime"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["scales"]) == 3
+    infinite = ["--minimums", "-inf", "--maximums", "1"]
+    assert main(["derive_from_range", *infinite, "--storage", "i8", "--scheme", "onnxruntime"]) == 2
+    assert "has an end that is not finite" in capsys.readouterr().err
+
+
+def test_what_is_printed_is_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "x.npy", np.array([1, np.nan, np.inf, -np.inf], np.float32))
+    assert main(["quantize", str(tmp_path / "x.npy"), "--output-type", "bf16"]) == 0
+    said = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert said["values"] == [1.0, "NaN", "Infinity", "-Infinity"]
+
+
+def test_a_tensor_that_is_not_there_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scales = ["--input-scale", "0.5", "--weight-scales", "0.5", "--scheme", "litert"]
+    for suffix in (".npy", ".npz"):
+        file = tmp_path / f"bias{suffix}"
+        assert main(["derive_bias", *scales, "-o", str(file)]) == 2
+        assert f"none is written to {file.name}" in capsys.readouterr().err
+        assert not file.exists()
 
 
 @pytest.mark.parametrize("conversion", CONVERSIONS.values(), ids=lambda operation: operation.name)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +19,13 @@ import numpy as np
 from requant.command.exit_status import DONE
 from requant.command.tensor_files import read_tensor, write_tensors
 from requant.description import Kind, Operation, Option, TensorInput
+from requant.errors import ParameterError, excerpt
 
 if TYPE_CHECKING:
     from requant.command.output import Output
 
 _NUMBERS = {Kind.INTEGER: int, Kind.NUMBER: float, Kind.INTEGERS: int, Kind.NUMBERS: float}
+_NEGATIVE_NUMBER = re.compile(r"-(\.?\d|inf)")
 
 
 def _flag(name: str) -> str:
@@ -32,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None
     """Add the arguments of an operation: its inputs, their types, its options, and where to write."""
     from requant.functions import options_of
 
+    # argparse takes -1e-3 and -inf for options.
+    parser._negative_number_matcher = _NEGATIVE_NUMBER
     for tensor in operation.tensors:
         _add_input(parser, tensor)
     for numbers in operation.numbers:
@@ -50,14 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None
         parser.add_argument(_flag(tensor.type_option), metavar="TYPE", help=said)
     for option in options_of(operation):
         _add_option(parser, option)
-    outputs = ", ".join(each.name for each in operation.outputs)
+    outputs = [each.name for each in operation.outputs]
     if not outputs:
         return
+    written = f"{', '.join(outputs)} {'is' if len(outputs) == 1 else 'are'} written"
     parser.add_argument(
         *("-o", "--output"),
         type=Path,
         metavar="FILE",
-        help=f"where {outputs} is written: .npy, or .npz or .safetensors for everything that there is, stages too",
+        help=f"where {written}: .npy, or .npz or .safetensors for everything that there is, stages too",
     )
 
 
@@ -98,16 +105,23 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
     options = {each.name: given[each.name] for each in options_of(operation) if each.name in given}
     result = run_operation(operation, arrays | numbers, types, options)
     report = report_of(operation, result)
-    report |= {name: each.reshape(-1).tolist() for name, each in result.numbers.items()}
+    report |= {name: each.reshape(-1) for name, each in result.numbers.items()}
     stages = {name: array_of(each) for name, each in result.stages.items()}
     outputs = {name: array_of(each) for name, each in result.outputs.items()}
+    if "output" in given and not outputs:
+        name = excerpt(given["output"].name)
+        raise ParameterError(f"{operation.name} gives no tensor of these arguments, so none is written to {name}")
     if "output" in given:
         write_tensors(given["output"], outputs, stages)
     elif len(outputs) == 1 and not stages:
-        (report["values"],) = (each.tolist() for each in outputs.values())
+        (report["values"],) = outputs.values()
     elif len(outputs) > 1:
-        report |= {name: each.tolist() for name, each in outputs.items()}
-    shown = report if "trace" not in report else report | {"trace": _shown(report["trace"], written="output" in given)}
+        report |= outputs
+    if "trace" in report and "output" in given:
+        # Stages that were written are not repeated.
+        kept = {name: each for name, each in report["trace"].items() if not isinstance(each, np.ndarray)}
+        report["trace"] = kept
+    shown = _as_json(report)
     output.done(json.dumps(shown), shown)
     return DONE
 
@@ -116,11 +130,14 @@ def _read(named: str | list[str]) -> Any:
     return [read_tensor(each) for each in named] if isinstance(named, list) else read_tensor(named)
 
 
-def _as_list(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def _shown(trace: Mapping[str, Any], *, written: bool) -> dict[str, Any]:
-    """Return a trace as JSON: stages that were written are not repeated."""
-    kept = {name: each for name, each in trace.items() if not (written and isinstance(each, np.ndarray))}
-    return {name: _as_list(each) for name, each in kept.items()}
+def _as_json(value: Any) -> Any:
+    """Return arrays as lists, and NaN and infinities, which JSON does not have, as the texts that routes have too."""
+    if isinstance(value, np.ndarray):
+        return _as_json(value.tolist())
+    if isinstance(value, Mapping):
+        return {name: _as_json(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_as_json(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value

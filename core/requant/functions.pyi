@@ -303,7 +303,7 @@ def derive_from_tensor(
 
     Not every option applies to every method; absent options take the method's defaults.
 
-    input: One tensor. Give either input or inputs.
+    input: One tensor, or several of one type in order of observation.
     storage: The storage type, with bounds if narrower: i8, u4, i8<-127:127>.
     method: Default: min_max.
     scheme: The range rule. Default: that of the method's system.

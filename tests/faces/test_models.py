@@ -185,3 +185,10 @@ def test_every_operation_has_a_model() -> None:
     assert {model_of(path) for path in OPERATIONS} == set(MODELS)
     listed = {path for path in OPERATIONS if path in MODEL_OF}
     assert listed == MODEL_OF.keys() - {OPERATORS}
+
+
+def test_a_model_of_several_tensors_says_so(client: httpx.Client) -> None:
+    """In JSON they are a list of another name, which is not spoken of elsewhere."""
+    [tensor] = client.get("/v2/models/derive_from_tensor").json()["inputs"]
+    assert "several" in tensor["parameters"]["description"]
+    assert "inputs" not in tensor["parameters"]["description"]

@@ -385,7 +385,7 @@ DERIVE_FROM_TENSOR = Operation(
     inputs=(
         TensorInput(
             name="input",
-            description="One tensor. Give either input or inputs.",
+            description="One tensor, or several of one type in order of observation.",
             elements=Elements.REALS,
             model_name="x",
             several="inputs",

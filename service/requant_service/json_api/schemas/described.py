@@ -105,11 +105,12 @@ def _input_fields(given: Input) -> dict[str, Any]:
         return {given.name: (Numbers, Field(default=default, description=description, examples=examples, min_length=1))}
     if not given.several:
         return {given.name: (Tensor, Field(default=default, description=description))}
+    either = f"Give either {given.name} or {given.several}."
     several: Any = Field(
         default=[], min_length=1, max_length=MAX_TENSORS, description=given.several_description or None
     )
     return {
-        given.name: (Tensor, Field(default=ABSENT, description=description)),
+        given.name: (Tensor, Field(default=ABSENT, description=f"One tensor. {either}")),
         given.several: (Annotated[list[Tensor], FailFast()], several),
     }
 

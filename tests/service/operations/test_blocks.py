@@ -38,6 +38,19 @@ def test_there_and_back(client: httpx.Client, format_: BlockFormat) -> None:
     assert np.abs(real - values).max() < 0.5 * np.abs(values).max()
 
 
+@pytest.mark.parametrize("in_values", [("elements",), ("scales",), ("elements", "scales"), ()])
+def test_any_part_in_values_asks_for_values(client: httpx.Client, in_values: tuple[str, ...]) -> None:
+    parts = {"elements": ("1x32xf4E2M1FN", [1] * 32), "scales": ("1x1xf8E8M0FNU", [127])}
+    body = {
+        name: {"type": f"tensor<{type_}>"}
+        | ({"values": codes} if name in in_values else {"data": base64.b64encode(bytes(codes)).decode()})
+        for name, (type_, codes) in parts.items()
+    }
+    options = {"format": "mxfp4_e2m1", "output_type": "tensor<1x32xf32>"}
+    output = client.post("/v1/blocks/dequantize", json={**body, **options}).json()["output"]
+    assert ("values" in output) == bool(in_values)
+
+
 def test_sixteen_bit_floats_and_values(client: httpx.Client) -> None:
     row = {"type": "tensor<1x32xf16>", "values": [0.5 * step for step in range(-16, 16)]}
     reply = client.post("/v1/blocks/quantize", json={"input": row, "format": "mxint8"}).json()

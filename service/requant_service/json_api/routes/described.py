@@ -77,8 +77,9 @@ class _Exchange:
             if each.name in request.model_fields_set
         }
         self._dense = getattr(request, "packing", None) is Packing.DENSE
-        # The first tensor decides the form of the reply.
-        self._in_values = all(tensor.in_values for _, tensor in [*self._tensors.values()][:1])
+        # The first tensor decides the form of the reply; of parts that a request may or may not have, any in values.
+        decisive = slice(None) if operation.tensors and operation.tensors[0].optional else slice(1)
+        self._in_values = any(tensor.in_values for _, tensor in [*self._tensors.values()][decisive])
 
     def _take(self, tensor: TensorInput) -> list[str]:
         name, several, sent = tensor.name, tensor.several, self._request.model_fields_set

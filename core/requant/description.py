@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from requant.mlir import print_type
 from requant.mlir.parser import MAXIMUM_RANK
 from requant.mlir.types import TensorType, Type
 
@@ -257,10 +258,19 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class TensorValue:
-    """A tensor: a static type, and its elements flat and contiguous."""
+    """A tensor: a static type, and its elements flat and contiguous.
+
+    `text`: of the type, where it is known. Printing a type of many scales takes long.
+    """
 
     type: TensorType
     data: Array
+    text: str = ""
+
+    @property
+    def type_text(self) -> str:
+        """The type as text."""
+        return self.text or print_type(self.type)
 
     @property
     def shape(self) -> tuple[int, ...]:

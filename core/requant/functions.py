@@ -223,7 +223,7 @@ def report_of(operation: Operation, result: Result) -> dict[str, Any]:
     # Members of enumerations as plain texts.
     report = {name: str(each) if isinstance(each, str) else each for name, each in result.report.items()}
     report |= result.numbers
-    report |= {f"{name}_type": print_type(each.type) for name, each in result.outputs.items()}
+    report |= {f"{name}_type": each.type_text for name, each in result.outputs.items()}
     if operation.trace is not None and result.records is not None:
         stages = {name: array_of(each) for name, each in result.stages.items()}
         report["trace"] = {operation.trace.records.name: list(result.records), **stages}

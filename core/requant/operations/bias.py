@@ -29,7 +29,7 @@ from requant.description import (
 )
 from requant.errors import TypeFitError, UnsupportedError, default_pointer, error_side
 from requant.formats.elements import FLOATS, IntegerElement
-from requant.mlir import parse_type
+from requant.mlir.printer import print_tensor
 from requant.mlir.types import TensorType
 from requant.operations.parameters import BYTES_PER_RANGE, at_range, finished_type
 from requant.plan.operands import bind, static_shape
@@ -46,7 +46,7 @@ def _plan(call: OperationCall) -> PlannedWork:
         scales = bias_scales(rule, input_scale, weight_scales.reshape(-1))
     granularity = PerTensor() if scales.size == 1 else PerAxis(0, scales.size)
     zero_points = np.zeros(scales.size, np.int64)
-    finished = finished_type(BIAS_STORAGE, _F32, scales, zero_points, granularity)
+    type_, finished = finished_type(BIAS_STORAGE, _F32, scales, zero_points, granularity)
     members = {"scheme": rule.name, **finished}
     numbers = {
         "scales": scales.reshape(weight_scales.shape),
@@ -67,8 +67,8 @@ def _plan(call: OperationCall) -> PlannedWork:
                 f"a tensor of rank {len(shape)} is given"
             )
     # Where no type has the scales, the integers have the type of integers.
-    element = parse_type(finished["type"]) if "type" in finished else IntegerElement(32)
-    output = bind(element, shape)
+    output = bind(IntegerElement(32) if type_ is None else type_, shape)
+    text = print_tensor(output, finished["type"]) if type_ is not None else ""
 
     def run(arrays: Mapping[str, Array]) -> Result:
         values = arrays["bias"]
@@ -79,7 +79,7 @@ def _plan(call: OperationCall) -> PlannedWork:
             "saturated_low": quantized.saturated_low,
             "saturated_high": quantized.saturated_high,
         }
-        return Result({"output": TensorValue(output, quantized.values)}, members | report, numbers)
+        return Result({"output": TensorValue(output, quantized.values, text)}, members | report, numbers)
 
     elements = int(np.prod(shape, dtype=np.int64))
     return PlannedWork(

@@ -43,7 +43,7 @@ from requant.errors import (
 )
 from requant.formats.elements import FloatElement
 from requant.mlir import parse_storage, parse_type, print_storage, print_type
-from requant.mlir.types import StorageType
+from requant.mlir.types import ElementType, StorageType
 from requant.plan.operands import float_element, static_shape
 from requant.profiles import PROFILES
 
@@ -197,23 +197,21 @@ def finished_type(
     scales: NDArray[np.float64],
     zero_points: NDArray[np.int64],
     granularity: Granularity,
-) -> dict[str, str]:
-    """Return the finished type as `type`, or, where no type has one of the scales, the reason as `untyped`."""
+) -> tuple[ElementType | None, dict[str, str]]:
+    """Return the finished type, and its text as `type`; or none, and as `untyped` the scale that no type has."""
     try:
-        return {"type": print_type(finish_type(storage, expressed, scales, zero_points, granularity))}
+        type_ = finish_type(storage, expressed, scales, zero_points, granularity)
     except PreconditionError as error:
-        return {"untyped": error.detail}
+        return None, {"untyped": error.detail}
+    return type_, {"type": print_type(type_)}
 
 
 def finished_members(
     rule: RangeRule, expressed: FloatElement, derived: RangeParameters, granularity: Granularity
 ) -> dict[str, str]:
     """Return the members of a reply about the parameters of a rule that are texts."""
-    return {
-        "scheme": rule.name,
-        "storage": print_storage(derived.storage),
-        **finished_type(derived.storage, expressed, derived.scales, derived.zero_points, granularity),
-    }
+    _, finished = finished_type(derived.storage, expressed, derived.scales, derived.zero_points, granularity)
+    return {"scheme": rule.name, "storage": print_storage(derived.storage), **finished}
 
 
 def derived_numbers(derived: RangeParameters, granularity: Granularity) -> dict[str, Array]:
@@ -364,10 +362,12 @@ def _plan_tensor(call: OperationCall) -> PlannedWork:
         members = finished_members(target.rule, target.expressed, derived, target.granularity)
         return Result(report={**members, "method": search.method.name, "left_out": ranges.left_out}, numbers=numbers)
 
+    cost = BYTES_PER_RANGE * target.granularity.count
     return PlannedWork(
         operands={f"input_{index}": Stored(tensor, search.element.tensor_dtype) for index in range(count)},
         run=run,
-        byte_count=search.byte_count(count * prod(shape)) + BYTES_PER_RANGE * target.granularity.count,
+        byte_count=search.byte_count(count * prod(shape)) + cost,
+        weight=cost,
         searches=not search.method.one_pass,
     )
 

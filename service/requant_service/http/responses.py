@@ -16,7 +16,10 @@ from hashlib import sha256
 from threading import Lock
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
+from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -125,6 +128,11 @@ def _wants_digest(scope: Scope) -> bool:
 def json_text(value: Any) -> bytes:
     """Return `value` as compact JSON. For the small parts of a response only."""
     return _COMPACT.encode(value).encode()
+
+
+def numbers_text(numbers: NDArray[np.float64] | NDArray[np.int64]) -> bytes:
+    """Return numbers as a JSON list."""
+    return to_json(numbers.reshape(-1).tolist())
 
 
 def model_text(model: BaseModel) -> bytes:

@@ -10,16 +10,27 @@ import httpx
 import numpy as np
 import pytest
 
-from requant.calibration.bias import BIAS_RULES
+from requant.calibration.bias import BIAS_RULES, bias_rule_named
 from requant.calibration.fake_quantize import FAKE_QUANTIZE_SCHEMES
 from requant.calibration.ranges import RANGE_RULES
-from requant.mlir import parse_type, print_storage
+from requant.description import OperationCall
+from requant.mlir import parse_storage, parse_type, print_storage, print_type
+from requant.mlir.types import TensorType
+from requant.operations.bias import DERIVE_BIAS
+from requant.operations.parameters import DERIVE_FROM_TENSOR
+from requant_service.runtime.settings import Settings
 from tests.support.cases import sample
 from tests.vector_cases import fake_quant_cases, load, range_cases
 
 RANGE = {"minimums": [-1.0], "maximums": [2.0], "storage": "i8", "scheme": "litert"}
 BIAS = {"input_scale": 0.5, "weight_scales": [0.25, 0.125], "scheme": "litert"}
 FAKE = {"input": {"type": "tensor<4xf32>", "values": [-0.5, 0.1, 0.2, 3.0]}, "minimums": [-1.0], "maximums": [1.0]}
+
+
+def parse_tensor(text: str) -> TensorType:
+    type_ = parse_type(text)
+    assert isinstance(type_, TensorType)
+    return type_
 
 
 def post(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -278,3 +289,26 @@ def test_fake_quantize_refused(client: httpx.Client, change: dict[str, Any], cod
     reply = client.post("/v1/fake_quantize", json={**FAKE, **change})
     assert reply.status_code == 422
     assert (reply.json()["code"], reply.json()["errors"][0]["pointer"]) == (code, pointer), reply.text
+
+
+def test_a_type_of_many_scales_is_printed_once() -> None:
+    """Printing one takes most of the time of a request."""
+    types, scales = {"bias": parse_tensor("tensor<2xf32>")}, np.array([0.5, 0.25])
+    options = {"scheme": bias_rule_named("litert")}
+    work = DERIVE_BIAS.plan(OperationCall(types, options, {"input_scale": np.array([0.5]), "weight_scales": scales}))
+    output = work.run({"bias": np.ones(2, np.float32)}).outputs["output"]
+    assert output.text == print_type(output.type) == output.type_text
+
+
+def test_many_ranges_of_a_tensor_are_not_derived_on_the_event_loop(client: httpx.Client) -> None:
+    tensor = {"type": "tensor<10000x1xf32>", "data": base64.b64encode(bytes(40000)).decode()}
+    work = DERIVE_FROM_TENSOR.plan(
+        OperationCall(
+            {"input": parse_tensor("tensor<10000x1xf32>")},
+            {each.name: each.resolve(each.default) for each in DERIVE_FROM_TENSOR.options}
+            | {"storage": parse_storage("i8"), "axis": 0},
+            counts={"input": 1},
+        )
+    )
+    assert work.cost > Settings().inline_bytes
+    assert len(post(client, "/v1/parameters/tensor", {"input": tensor, "storage": "i8", "axis": 0})["scales"]) == 10000

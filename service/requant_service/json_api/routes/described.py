@@ -37,7 +37,7 @@ from requant_service.http.json_document import JsonDocument
 from requant_service.http.models import RequestModel
 from requant_service.http.openapi_operation import json_operation
 from requant_service.http.query import no_query
-from requant_service.http.responses import Buffer, BuffersResponse, json_text
+from requant_service.http.responses import Buffer, BuffersResponse, json_text, numbers_text
 from requant_service.json_api.schemas.described import operation_id, reply_model, request_model
 from requant_service.json_api.schemas.tensors import Tensor
 from requant_service.json_api.tensors import output_pieces, read_elements
@@ -191,7 +191,7 @@ class _Exchange:
             case TensorOutput() if part.name in result.outputs:
                 return [json_text(part.name) + b":", *self._tensor(result.outputs[part.name], result)]
             case NumbersOutput() if part.name in result.numbers:
-                return [json_text(part.name) + b":" + json_text(result.numbers[part.name].reshape(-1).tolist())]
+                return [json_text(part.name) + b":" + numbers_text(result.numbers[part.name])]
             case Member() if part.in_json and part.name in result.report:
                 return [json_text(part.name) + b":" + json_text(result.report[part.name])]
             case Report():
@@ -203,7 +203,7 @@ class _Exchange:
         # Stages are packed if they have the type of the output.
         first = next(iter(result.outputs.values()))
         dense = self._dense and not self._in_values and value.type == first.type
-        return output_pieces(value.type, value.data, in_values=self._in_values, dense=dense)
+        return output_pieces(value.type, value.data, in_values=self._in_values, dense=dense, text=value.text)
 
 
 def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:

@@ -258,7 +258,7 @@ class _ModelCall:
                     value = result.outputs[part.name]
                     outputs.append(self._output(part, value))
                     if self._operation.has_option("output_type") or part.elements in _OF_STATED_TYPE:
-                        parameters[f"{part.name}_type"] = print_type(value.type)
+                        parameters[f"{part.name}_type"] = value.type_text
                 case NumbersOutput() if part.name in result.numbers:
                     numbers = result.numbers[part.name]
                     output = integers_output if part.kind is Kind.INTEGER else reals_output

@@ -71,7 +71,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """An option. Without `default` it is required, or `optional` and absent; `unless_given` says what holds then.
+    """An option. Without `default` it is required, or `optional` and absent.
 
     Integers, also those of a list, are `lowest` to `highest`; a list has `length` members, or any number. `read`
     returns what a text stands for, such as the rule of that name, and raises what is wrong with it. `max_length`: of a
@@ -284,7 +284,6 @@ class Limits:
     """What a service does not take more of. In process there is no limit but those of types."""
 
     rank: int = MAXIMUM_RANK
-    factors: int = LARGEST_INTEGER
 
 
 NO_LIMITS = Limits()

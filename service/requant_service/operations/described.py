@@ -13,7 +13,7 @@ from requant_service.runtime.settings import Settings
 
 def limits_of(settings: Settings) -> Limits:
     """Return the limits of the service that operations have to know."""
-    return Limits(rank=settings.max_rank, factors=settings.max_factors)
+    return Limits(rank=settings.max_rank)
 
 
 def plan_operation(

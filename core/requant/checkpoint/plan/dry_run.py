@@ -114,13 +114,13 @@ def plan_document(plan: Plan, source: str, destination: str | None = None) -> di
             {"dtype": dtype, "shape": list(shape), **asdict(amount)}
             for (dtype, shape), amount in summary.converted.items()
         ],
-        "kept": [{"reason": reason, **_kept_members(amount)} for reason, amount in summary.kept.items()],
+        "kept": [{"reason": reason, **_not_quantized_members(amount)} for reason, amount in summary.kept.items()],
         "carried": [file.name for file in plan.carried],
         "warnings": list(plan.warnings),
     }
 
 
-def _kept_members(amount: Amount) -> dict[str, Any]:
+def _not_quantized_members(amount: Amount) -> dict[str, Any]:
     return {"count": amount.count, "bytes": amount.bytes_before, "names": amount.names}
 
 
@@ -131,7 +131,7 @@ _MAX_NAMES_OF_LINE = 4
 def plan_text(plan: Plan) -> str:
     """Return a plan as lines of text."""
     summary = summary_of(plan)
-    parts = (_head(plan, summary), [""], _converted(plan, summary), _kept(summary), _rest(plan, summary))
+    parts = (_head(plan, summary), [""], _converted(plan, summary), _not_quantized(summary), _rest(plan, summary))
     return "\n".join(line for part in parts for line in part)
 
 
@@ -165,7 +165,7 @@ def _converted(plan: Plan, summary: Summary) -> list[str]:
     return lines
 
 
-def _kept(summary: Summary) -> list[str]:
+def _not_quantized(summary: Summary) -> list[str]:
     whole = _sum(summary.kept.values())
     return [
         f"Kept: {_number(whole.count, 'tensor')}, {_size(whole.bytes_before)}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -362,7 +363,7 @@ Input = TensorInput | NumbersInput
 Part = TensorOutput | NumbersOutput | Member | Report
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Operation:
     """One operation of our own.
 
@@ -390,30 +391,35 @@ class Operation:
     path: str = ""
     request_title: str = ""
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[TensorInput, ...]:
         """The tensors that it takes."""
         return tuple(each for each in self.inputs if isinstance(each, TensorInput))
 
-    @property
+    @cached_property
     def numbers(self) -> tuple[NumbersInput, ...]:
         """The numbers that it takes."""
         return tuple(each for each in self.inputs if isinstance(each, NumbersInput))
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[TensorOutput, ...]:
         """The tensors that it gives."""
         return tuple(each for each in self.reply if isinstance(each, TensorOutput))
 
-    @property
+    @cached_property
     def members(self) -> tuple[Member, ...]:
         """The members of the reply itself."""
         return tuple(each for each in self.reply if isinstance(each, Member))
 
-    @property
+    @cached_property
     def report(self) -> Report | None:
         """The report, where the reply has one."""
         return next((each for each in self.reply if isinstance(each, Report)), None)
+
+    @cached_property
+    def defaults(self) -> Mapping[str, Any]:
+        """What an absent option stands for: its default, read, or None."""
+        return {each.name: each.resolve(each.default) for each in self.options}
 
     def option(self, name: str) -> Option:
         """Return the option of that name, which it has."""

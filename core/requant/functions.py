@@ -83,10 +83,9 @@ def run_operation(
         bound[each.name] = bind(element, array.shape)
         if each.elements in (Elements.CODES, Elements.BYTES) and array.dtype.kind in "iu":
             untyped.add(each.name)
-    values: dict[str, Any] = {each.name: each.resolve(each.default) for each in operation.options}
-    values |= {name: read_option(operation.option(name), value) for name, value in options.items()}
+    read = {name: read_option(operation.option(name), value) for name, value in options.items()}
     numbers = {each.name: _numbers(each, arrays[each.name]) for each in operation.numbers if each.name in arrays}
-    work = operation.plan(OperationCall(bound, values, numbers, counts, frozenset(untyped)))
+    work = operation.plan(OperationCall(bound, {**operation.defaults, **read}, numbers, counts, frozenset(untyped)))
     return work.run(
         {name: flat_bits(stored[name], each.dtype, each.type.element, name) for name, each in work.operands.items()}
     )

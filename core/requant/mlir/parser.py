@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.formats.float_format import round_to_format
@@ -436,6 +437,10 @@ def parse_type(text: str) -> Type:
     Raises TypeTextError with the offset of the first wrong character, a caret under it and often a hint. What is
     accepted is what the newest MLIR accepts, with the divergences of docs/types.md.
     """
+    return _parse_short_type(text) if len(text) <= _SHORT_TEXT else _parse_type(text)
+
+
+def _parse_type(text: str) -> Type:
     stream = TokenStream(text)
     result = _read_type(stream, depth=1)
     if stream.token.kind is not TokenKind.END:
@@ -445,11 +450,21 @@ def parse_type(text: str) -> Type:
 
 def parse_storage(text: str) -> StorageType:
     """Return the storage that `text` is, such as `i8` or `u8<0:127>`. Raises TypeTextError as `parse_type` does."""
+    return _parse_short_storage(text) if len(text) <= _SHORT_TEXT else _parse_storage(text)
+
+
+def _parse_storage(text: str) -> StorageType:
     stream = TokenStream(text)
     result = read_storage(stream)
     if stream.token.kind is not TokenKind.END:
         raise stream.unexpected("nothing after the storage")
     return result
+
+
+# A client sends the same few types again and again, and reading one takes a tenth of a small request.
+_SHORT_TEXT = 128
+_parse_short_type = lru_cache(maxsize=1024)(_parse_type)
+_parse_short_storage = lru_cache(maxsize=256)(_parse_storage)
 
 
 def _read_type(stream: TokenStream, depth: int) -> Type:

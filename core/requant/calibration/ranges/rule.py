@@ -235,7 +235,7 @@ def parameters(
     """Return the parameters that a rule derived, widened to f64 and int64."""
     return RangeParameters(
         scales.astype(np.float64),
-        np.broadcast_to(zero_points, scales.shape).astype(np.int64),
+        np.full(scales.shape, zero_points, np.int64),
         stored.bounded,
         nudged_minimums,
         nudged_maximums,

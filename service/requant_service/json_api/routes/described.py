@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -19,7 +20,6 @@ from requant.description import (
     Operation,
     OperationCall,
     Option,
-    Part,
     PlannedWork,
     Report,
     Result,
@@ -54,7 +54,10 @@ from requant_service.runtime.settings import Settings
 
 router = APIRouter(dependencies=[Depends(no_query)])
 
-_TYPES = (Kind.TYPE, Kind.TENSOR_TYPE)
+
+@cache
+def _options_of_types(operation: Operation) -> tuple[Option, ...]:
+    return tuple(each for each in operation.options if each.kind in (Kind.TYPE, Kind.TENSOR_TYPE))
 
 
 class _Exchange:
@@ -72,7 +75,7 @@ class _Exchange:
         for each in operation.tensors:
             self._names[each.name] = self._take(each)
         self._numbers = {
-            each.name: np.atleast_1d(np.array(getattr(request, each.name), np.float64))
+            each.name: np.array(getattr(request, each.name), np.float64, ndmin=1)
             for each in operation.numbers
             if each.name in request.model_fields_set
         }
@@ -96,7 +99,7 @@ class _Exchange:
     @property
     def characters(self) -> int:
         """How many characters of types the request has, or what takes as long to read."""
-        texts = (getattr(self._request, each.name) for each in self._operation.options if each.kind in _TYPES)
+        texts = (getattr(self._request, each.name) for each in _options_of_types(self._operation))
         numbers = sum(each.size for each in self._numbers.values())
         types = sum(len(tensor.type) for _, tensor in self._tensors.values())
         return sum(len(text or "") for text in texts) + types + CHARACTERS_PER_SCALE * numbers
@@ -126,14 +129,13 @@ class _Exchange:
             return plan_operation(self._operation, call, places, self._settings)
 
     def _options(self) -> dict[str, Any]:
-        """Return the value of each option, read: absent ones have their default, or None."""
-        given = self._request.given(*(each.name for each in self._operation.options))
-        return {each.name: self._option(each, given.get(each.name, each.default)) for each in self._operation.options}
+        """Return the value of each option, read."""
+        sent = [each for each in self._operation.options if each.name in self._request.model_fields_set]
+        read = {each.name: self._option(each, getattr(self._request, each.name)) for each in sent}
+        return {**self._operation.defaults, **read}
 
     def _option(self, option: Option, value: Any) -> Any:
         place = f"/{option.name}"
-        if value is None:
-            return None
         if option.kind is Kind.TYPE:
             return read_type(value, self._settings.max_type_bytes, place)
         if option.kind is Kind.TENSOR_TYPE:
@@ -170,13 +172,15 @@ class _Exchange:
         return BuffersResponse([b"{", *self._reply(result), b"}"], MEDIA_TYPE)
 
     def _reply(self, result: Result) -> Iterator[Buffer]:
-        own = {each.name for each in self._operation.members}
+        """Yield the reply without its braces. Members that follow each other are written as one text."""
         separator = b""
-        for part in self._operation.reply:
-            pieces = self._part(part, result, own)
-            if pieces is not None:
+        for members, tensor in self._parts(result):
+            if members:
+                yield separator + json_text(members)[1:-1]
+                separator = b","
+            if tensor:
                 yield separator
-                yield from pieces
+                yield from tensor
                 separator = b","
         if self._operation.trace is not None and result.records is not None:
             records = self._operation.trace.records
@@ -186,18 +190,25 @@ class _Exchange:
                 yield from self._tensor(value, result)
             yield b"}"
 
-    def _part(self, part: Part, result: Result, own: set[str]) -> list[Buffer] | None:
-        match part:
-            case TensorOutput() if part.name in result.outputs:
-                return [json_text(part.name) + b":", *self._tensor(result.outputs[part.name], result)]
-            case NumbersOutput() if part.name in result.numbers:
-                return [json_text(part.name) + b":" + numbers_text(result.numbers[part.name])]
-            case Member() if part.in_json and part.name in result.report:
-                return [json_text(part.name) + b":" + json_text(result.report[part.name])]
-            case Report():
-                report = {name: value for name, value in result.report.items() if name not in own}
-                return [b'"report":' + json_text(report)] if report or not part.optional else None
-        return None
+    def _parts(self, result: Result) -> Iterator[tuple[dict[str, Any], list[Buffer]]]:
+        """Yield the members up to a tensor or a list of numbers, and that one as pieces; in the end those after it."""
+        members: dict[str, Any] = {}
+        for part in self._operation.reply:
+            match part:
+                case TensorOutput() if part.name in result.outputs:
+                    yield members, [json_text(part.name) + b":", *self._tensor(result.outputs[part.name], result)]
+                    members = {}
+                case NumbersOutput() if part.name in result.numbers:
+                    yield members, [json_text(part.name) + b":" + numbers_text(result.numbers[part.name])]
+                    members = {}
+                case Member() if part.in_json and part.name in result.report:
+                    members[part.name] = result.report[part.name]
+                case Report():
+                    own = {each.name for each in self._operation.members}
+                    report = {name: value for name, value in result.report.items() if name not in own}
+                    if report or not part.optional:
+                        members["report"] = report
+        yield members, []
 
     def _tensor(self, value: TensorValue, result: Result) -> list[Buffer]:
         # Stages are packed if they have the type of the output.

@@ -31,7 +31,7 @@ SERVICE: tuple[tuple[str, ...], ...] = (
     ("runtime",),
 )
 LIBRARY: tuple[tuple[str, ...], ...] = (
-    ("command", "function_stubs"),
+    ("command", "function_stubs", "operation_reference"),
     ("functions",),
     ("engines", "verification"),
     ("arrays", "checkpoints"),

@@ -17,6 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 import requant
+from requant import operation_reference
 from requant.command.main import main
 from requant.description import Elements, Operation
 from requant.function_stubs import STUBS, stubs
@@ -225,6 +226,11 @@ def bits(value: NDArray[Any]) -> NDArray[Any]:
 
 def test_the_stubs_are_current() -> None:
     assert STUBS.read_text() == stubs(), "run python -m requant.function_stubs, and ruff format"
+
+
+def test_the_reference_of_the_operations_is_current() -> None:
+    page = Path(__file__, "../../../docs/operations.md").resolve().read_text(encoding="utf-8")
+    assert page == operation_reference.page(), "run python -m requant.operation_reference"
 
 
 X = np.array([[1, 2], [3, 4]], np.int8)

@@ -1,0 +1,125 @@
+"""`python -m requant.operation_reference`: write docs/operations.md, the reference of our own operations.
+
+It is made from their descriptions; the page is checked in, and a test compares it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+from requant.description import (
+    LARGEST_INTEGER,
+    Input,
+    Kind,
+    Member,
+    NumbersInput,
+    Operation,
+    Option,
+    Part,
+    Report,
+)
+from requant.operations import OPERATIONS
+from requant.operations.conversions import CONVERSIONS
+from requant.operations.explain import EXPLANATIONS
+
+_HEAD = """# Reference of the operations
+
+<!-- Written by `python -m requant.operation_reference` from the descriptions of the operations. -->
+
+Every operation has the same inputs and options as a JSON route, as a model of the
+[inference protocol](open_inference_protocol.md), as a [function](python.md) and as a [subcommand](command_line.md).
+A model calls an input or output by the name in brackets, where there is one. Function and subcommand have an option
+`NAME_type` for the type of an input that an array does not tell. [Other systems' operators](operators.md) have a page
+of their own.
+"""
+_GROUPS = {"ops": "Arithmetic", "params": "Parameters", "explain": "Explanations"}
+_TYPED = {Kind.TYPE: "MLIR type", Kind.TENSOR_TYPE: "MLIR tensor type", Kind.NUMBER_OR_TEXT: "number or text"}
+
+
+def _table(head: str, rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    listed = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    if listed:
+        yield from ("", f"| {head} |", f"|{' --- |' * len(head.split('|'))}", *listed)
+
+
+def _named(name: str, model_name: str) -> str:
+    return f"`{name}`" if model_name in ("", name) else f"`{name}` (`{model_name}`)"
+
+
+def _input(given: Input) -> tuple[str, ...]:
+    if isinstance(given, NumbersInput):
+        kind = "number" if given.single else "numbers"
+    else:
+        kind = f"tensor, or several as `{given.several}`" if given.several else "tensor"
+    return _named(given.name, given.model_name), kind, "" if given.optional else "yes", given.description
+
+
+def _bounds(option: Option) -> str:
+    lowest, highest = option.lowest > -LARGEST_INTEGER, option.highest < LARGEST_INTEGER
+    if lowest and highest:
+        return f"{option.lowest} to {option.highest}"
+    return f"at least {option.lowest}" if lowest else f"at most {option.highest}" if highest else ""
+
+
+def _option(option: Option) -> tuple[str, ...]:
+    kind = _TYPED.get(option.kind, option.kind.value)
+    if option.length is not None:
+        kind = f"{option.length} {kind}"
+    if option.choices is not None and option.choices.enumeration is not None:
+        kind = ", ".join(f"`{each}`" for each in option.choices.values)
+    elif bounds := _bounds(option):
+        kind = f"{kind}, {bounds}"
+    if option.required:
+        default = "required"
+    else:
+        default = (
+            ""
+            if option.default is None
+            else f"`{str(option.default).lower() if option.kind is Kind.BOOLEAN else option.default}`"
+        )
+    return f"`{option.name}`", kind, default, option.words
+
+
+def _part(part: Part) -> tuple[str, ...]:
+    if isinstance(part, Report):
+        return "`report`", "" if part.optional else "yes", _with_members(part.description, part.members)
+    description = part.description
+    if isinstance(part, Member):
+        description = _with_members(description or part.group_description, part.members)
+    return _named(part.name, part.model_name), "" if part.optional else "yes", description
+
+
+def _with_members(description: str, members: Iterable[Member]) -> str:
+    names = ", ".join(f"`{each.name}`" for each in members)
+    return f"{description} Members: {names}.".lstrip() if names else description
+
+
+def _section(operation: Operation) -> Iterator[str]:
+    yield from ("", f"### {operation.title}", "", operation.summary)
+    if operation.request:
+        yield from ("", operation.request)
+    name = operation.name
+    faces = f"`POST /v1/{operation.path or name}`, model `{name}`, `requant.{name}()`, `requant {name}`"
+    yield from ("", f"{faces}. Source: {operation.source}.")
+    yield from _table("input | | required |", map(_input, operation.inputs))
+    yield from _table("option | | default |", map(_option, operation.options))
+    yield from _table("reply | always |", map(_part, operation.reply))
+
+
+def page() -> str:
+    """Return the text of docs/operations.md."""
+    listed = [*CONVERSIONS.values(), *OPERATIONS.values(), *EXPLANATIONS.values()]
+    order = list(dict.fromkeys(each.group for each in listed))
+    lines = []
+    for group, operations in groupby(sorted(listed, key=lambda each: order.index(each.group)), lambda each: each.group):
+        lines += ["", f"## {_GROUPS.get(group, group.capitalize())}"]
+        for each in operations:
+            lines += _section(each)
+    return _HEAD + "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1] if len(sys.argv) > 1 else "docs/operations.md").write_text(page(), encoding="utf-8")

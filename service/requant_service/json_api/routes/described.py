@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from math import prod
@@ -60,6 +60,11 @@ def _options_of_types(operation: Operation) -> tuple[Option, ...]:
     return tuple(each for each in operation.options if each.kind in (Kind.TYPE, Kind.TENSOR_TYPE))
 
 
+# A plan is kept of a request up to this length, at so many bytes for each byte of it and those that its work takes.
+_MAX_KEPT_BYTES = 16 << 10
+_PLAN_BYTES_PER_BODY_BYTE = 64
+
+
 class _Exchange:
     """One request: its tensors, how their elements travel, and the reply in the same form."""
 
@@ -103,6 +108,23 @@ class _Exchange:
         numbers = sum(each.size for each in self._numbers.values())
         types = sum(len(tensor.type) for _, tensor in self._tensors.values())
         return sum(len(text or "") for text in texts) + types + CHARACTERS_PER_SCALE * numbers
+
+    @property
+    def key(self) -> Hashable:
+        """What tells apart the plans of requests: all but the elements. None for a request too long to be looked up."""
+        if len(self._body) > _MAX_KEPT_BYTES:
+            return None
+        sent = self._request.model_fields_set
+        options = {
+            each.name: getattr(self._request, each.name) for each in self._operation.options if each.name in sent
+        }
+        types = [(name, tensor.type) for name, (_, tensor) in self._tensors.items()]
+        # As texts and bytes, in which 0.0 and -0.0 differ.
+        return (
+            self._operation.name,
+            repr((types, options)),
+            *((name, each.tobytes()) for name, each in self._numbers.items()),
+        )
 
     def byte_count(self, work: PlannedWork) -> int:
         """Return how much memory the work takes: none if types promise more elements than the body has bits, for then
@@ -224,7 +246,12 @@ def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
         running = require_ready(request)
         parsed, body = await receive_json(request, model, running)
         exchange = _Exchange(operation, parsed, body, running.settings)
-        work = await running.executor.run_text(exchange.characters, exchange.plan)
+        key = exchange.key
+        work = None if key is None else running.planned.get(key)
+        if work is None:
+            work = await running.executor.run_text(exchange.characters, exchange.plan)
+            if key is not None:
+                running.planned.put(key, work, _PLAN_BYTES_PER_BODY_BYTE * len(body) + work.byte_count)
         await reserve_memory(request.scope, exchange.byte_count(work))
         cost = weight(work, len(body), running.settings)
         return await running.executor.run_array(cost, lambda: exchange.answer(work))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from requant.operations import OPERATIONS
 from requant_service.app import Application
 from tests.support.asgi import Reply, post, ready_app
 
@@ -27,6 +28,11 @@ def _requantize(**options: Any) -> tuple[str, Body]:
     return "/v1/requantize", {"input": _ROWS, "output_type": _I8, **options}
 
 
+def _range(lowest: float, **options: Any) -> tuple[str, Body]:
+    numbers = {"minimums": [lowest], "maximums": [2.0], "storage": "i8", "scheme": "litert"}
+    return "/v1/parameters/range", numbers | options
+
+
 def _infer(model: str, shape: list[int], datatype: str, data: list[Any], **parameters: Any) -> tuple[str, Body]:
     tensor = {"name": "x", "shape": shape, "datatype": datatype, "data": data}
     return f"/v2/models/{model}/infer", {"inputs": [tensor], "parameters": parameters}
@@ -36,6 +42,14 @@ _INFER_REALS = ([5], "FP32", [0.25, 0.75, -9.0, 2.25, 0.5])
 _INFER_I32 = ([2, 2], "INT32", [8, 9, 10, 1001])
 
 REQUESTS = [
+    *((f"/v1/{each.path or each.name}", dict(each.example)) for each in OPERATIONS.values()),
+    _range(0.0),
+    _range(-0.0),
+    _range(-1.0),
+    _range(-1.0, narrow=True),
+    _range(-1.0, axis=0),
+    _range(-1.0, storage="u8"),
+    _range(-1.0, maximums=[3.0]),
     _quantize(),
     _quantize(output_type=_I8),
     _quantize(profile="onnx"),

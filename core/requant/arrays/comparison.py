@@ -50,7 +50,7 @@ def compare(
     )
 
 
-def _bound(array: Array, given: str | Type | None) -> TensorType:
-    if given is None:
+def _bound(array: Array, type_: str | Type | None) -> TensorType:
+    if type_ is None:
         return TensorType(array.shape, element_of(array.dtype))
-    return bind(read_type(given), array.shape)
+    return bind(read_type(type_), array.shape)

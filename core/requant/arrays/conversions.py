@@ -213,20 +213,20 @@ def requantize(
     return _run(plan, array, return_report=return_report)
 
 
-def _multipliers(given: Sequence[tuple[int, int]]) -> tuple[Multiplier, ...]:
+def _multipliers(pairs: Sequence[tuple[int, int]]) -> tuple[Multiplier, ...]:
     try:
-        return tuple(Multiplier(index(multiplier), index(shift)) for multiplier, shift in given)
+        return tuple(Multiplier(index(multiplier), index(shift)) for multiplier, shift in pairs)
     except (TypeError, ValueError):
         raise ParameterError("multipliers are pairs of whole numbers, (multiplier, shift)") from None
 
 
-def _type(given: str | Type | None) -> Type | None:
-    return None if given is None else read_type(given)
+def _type(type_: str | Type | None) -> Type | None:
+    return None if type_ is None else read_type(type_)
 
 
-def _input_type(array: Array, given: str | Type | None) -> TensorType:
-    found: Type | ElementType | None = _type(given)
-    return bind(element_of(array.dtype) if found is None else found, array.shape)
+def _input_type(array: Array, stated: str | Type | None) -> TensorType:
+    type_: Type | ElementType | None = _type(stated)
+    return bind(element_of(array.dtype) if type_ is None else type_, array.shape)
 
 
 # What is called again and again, as for the batches of a test, is planned once.

@@ -51,27 +51,27 @@ _SMALL_INTEGERS = {
 }
 
 
-def as_array(given: ArrayLike) -> Array:
+def as_array(values: ArrayLike) -> Array:
     """Return an array in native byte order. Floats that are not in an array yet, as in a list, become f32.
 
     Raise TensorDataError for lists whose rows have not one length.
     """
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
     except ValueError as error:
         raise TensorDataError(f"the numbers are no array: {excerpt(str(error))}") from None
-    if not hasattr(given, "dtype") and array.dtype == np.float64:
+    if not hasattr(values, "dtype") and array.dtype == np.float64:
         array = array.astype(np.float32)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def as_stored(given: ArrayLike, *, typed: bool) -> Array:
+def as_stored(values: ArrayLike, *, typed: bool) -> Array:
     """Return an array of stored numbers. `typed`: whether their type is given, which an empty list does not have.
 
     Raise TensorDataError for an empty list without a type.
     """
-    array = as_array(given)
-    if array.size or hasattr(given, "dtype"):
+    array = as_array(values)
+    if array.size or hasattr(values, "dtype"):
         return array
     if not typed:
         raise TensorDataError("an empty list has no type of numbers: give an array, or the type of its numbers")
@@ -99,11 +99,13 @@ def flat_bits(array: Array, dtype: np.dtype[Any], element: ElementType, name: st
     TypeFitError for other floats than those of the type, TensorDataError for an integer that `dtype` does not hold.
     """
     stored = element_name(element)
-    found = _NUMPY_FLOATS.get(array.dtype) or _SMALL_FLOATS.get(array.dtype)
+    own_element = _NUMPY_FLOATS.get(array.dtype) or _SMALL_FLOATS.get(array.dtype)
     flat = np.ascontiguousarray(array).reshape(-1)
-    if found is not None:
-        if found != stored:
-            raise TypeFitError(f"{name} is an array of {array.dtype} ({found}), and its type has elements of {stored}")
+    if own_element is not None:
+        if own_element != stored:
+            raise TypeFitError(
+                f"{name} is an array of {array.dtype} ({own_element}), and its type has elements of {stored}"
+            )
         return flat.view(dtype) if array.dtype in _SMALL_FLOATS else flat
     if array.dtype in _SMALL_INTEGERS:
         flat = flat.astype(np.int8 if _SMALL_INTEGERS[array.dtype][1] else np.uint8)

@@ -113,18 +113,18 @@ def parameters(
     tensor = TensorType(first.shape, element_of(first.dtype))
     if axis is not None:
         axis = axis_of_rank(axis, first.ndim)
-    asked: dict[str, Any] = {"method": method, "scheme": scheme, "axis": axis, "block_sizes": block_sizes, **options}
-    request = CalibrationRequest.of({name: value for name, value in asked.items() if value is not None})
+    settings: dict[str, Any] = {"method": method, "scheme": scheme, "axis": axis, "block_sizes": block_sizes, **options}
+    request = CalibrationRequest.of({name: value for name, value in settings.items() if value is not None})
     search = plan_calibration(
         request, tensor, parse_storage(storage), None if expressed is None else float_named(expressed)
     )
     dtype = search.element.tensor_dtype
     flat = tuple(flat_bits(each, dtype, tensor.element, "the input") for each in arrays)
-    ranges, found = search.run(flat, tuple(f"/{index}" for index in range(len(flat))))
+    ranges, derived = search.run(flat, tuple(f"/{index}" for index in range(len(flat))))
     target = search.target
     return _parameters(
         target.rule.name,
-        found,
+        derived,
         (ranges.minimums, ranges.maximums),
         target.expressed,
         target.granularity,
@@ -160,13 +160,13 @@ def parameters_from_range(
     if axis is None and minimums.size > 1:
         raise TypeFitError(f"there are {minimums.size} ranges; give their axis")
     granularity = PerTensor() if axis is None else PerAxis(axis, minimums.size)
-    found = rule.derive_all(minimums, maximums, parse_storage(storage), RangeOptions(**options))
-    return _parameters(rule.name, found, (minimums, maximums), float_named(expressed), granularity)
+    derived = rule.derive_all(minimums, maximums, parse_storage(storage), RangeOptions(**options))
+    return _parameters(rule.name, derived, (minimums, maximums), float_named(expressed), granularity)
 
 
 def _parameters(
     scheme: str,
-    found: RangeParameters,
+    derived: RangeParameters,
     ranges: tuple[Array, Array],
     expressed: FloatElement,
     granularity: Granularity,
@@ -174,8 +174,8 @@ def _parameters(
 ) -> Parameters:
     type_: UniformQuantizedType | PreconditionError
     try:
-        type_ = finish_type(found.storage, expressed, found.scales, found.zero_points, granularity)
+        type_ = finish_type(derived.storage, expressed, derived.scales, derived.zero_points, granularity)
     except PreconditionError as error:
         type_ = error
-    storage = print_storage(found.storage)
-    return Parameters(scheme, storage, found.scales, found.zero_points, *ranges, left_out, type_)
+    storage = print_storage(derived.storage)
+    return Parameters(scheme, storage, derived.scales, derived.zero_points, *ranges, left_out, type_)

@@ -65,15 +65,15 @@ def quantized_type(
     if scales.shape != needed and not (scales.size == 1 and granularity.count == 1):
         raise TypeFitError(f"scale has shape {scales.shape}; it needs {needed}, or an axis or block_sizes")
     zero_points = _zero_points(zero_point, scales.shape)
-    found = finish_type(parse_storage(storage), float_named(expressed), scales.reshape(-1), zero_points, granularity)
-    if wrong := fault(found):
+    type_ = finish_type(parse_storage(storage), float_named(expressed), scales.reshape(-1), zero_points, granularity)
+    if wrong := fault(type_):
         raise TypeFitError(wrong)
-    return print_type(found)
+    return print_type(type_)
 
 
-def _scales(given: ArrayLike) -> NDArray[np.float64]:
+def _scales(values: ArrayLike) -> NDArray[np.float64]:
     try:
-        scales = np.asarray(given, np.float64)
+        scales = np.asarray(values, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise TypeFitError(f"scale is no array of numbers: {excerpt(str(error))}") from None
     if not scales.size:
@@ -81,9 +81,9 @@ def _scales(given: ArrayLike) -> NDArray[np.float64]:
     return scales
 
 
-def _zero_points(given: ArrayLike, shape: tuple[int, ...]) -> list[int]:
+def _zero_points(zero_points: ArrayLike, shape: tuple[int, ...]) -> list[int]:
     try:
-        array = np.asarray(given)
+        array = np.asarray(zero_points)
     except ValueError as error:
         raise TypeFitError(f"zero_point is no array of numbers: {excerpt(str(error))}") from None
     if array.size != 1 and array.shape != shape:
@@ -120,14 +120,14 @@ def axis_of_rank(axis: int, rank: int | None) -> int:
 _parsed = lru_cache(maxsize=64)(parse_type)
 
 
-def read_type(given: str | Type | None) -> Type:
+def read_type(type_: str | Type | None) -> Type:
     """Return a type that is given as text or parsed. Raise TypeTextError."""
-    if isinstance(given, Type):
-        return given
-    if not isinstance(given, str):
-        detail = f"a type is needed, as text or parsed, such as '{_EXAMPLE}'; given is {excerpt(repr(given))}"
+    if isinstance(type_, Type):
+        return type_
+    if not isinstance(type_, str):
+        detail = f"a type is needed, as text or parsed, such as '{_EXAMPLE}'; given is {excerpt(repr(type_))}"
         raise TypeTextError(detail, offset=0)
-    return _parsed(given)
+    return _parsed(type_)
 
 
 def float_named(text: str) -> FloatElement:

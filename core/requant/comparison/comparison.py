@@ -279,9 +279,9 @@ class Comparison:
         waiting = []
         for start in range(0, self.elements, PIECE):
             piece_a, piece_b = a[start : start + PIECE], b[start : start + PIECE]
-            found = counts[MISMATCHES]
+            mismatches = counts[MISMATCHES]
             self._count(piece_a, piece_b, start, counts, positions)
-            if may_wait and counts[MISMATCHES] == found:
+            if may_wait and counts[MISMATCHES] == mismatches:
                 waiting.append(start)
             else:
                 sums.add(piece_a, piece_b, start)

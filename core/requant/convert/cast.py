@@ -67,12 +67,12 @@ _NARROW = 16
 def _float(tensor: TensorType, side: str, supported: tuple[str, ...], authority: str) -> FloatElement:
     element = tensor.element
     if not isinstance(element, FloatElement) or element.name not in supported:
-        found, way = excerpt(print_type(element)), "from" if side == "input" else "to"
+        printed, way = excerpt(print_type(element)), "from" if side == "input" else "to"
         of_reals = ""
         if side == "input" and isinstance(element, FloatElement) and element.width > _NARROW:
             of_reals = "; numbers to dequantize have a quantized type, such as !quant.uniform<i8:f32, 0.5:3>"
         raise UnsupportedError(
-            f"the {side} has elements of {found}; {authority} casts {way} {', '.join(supported)} here{of_reals}"
+            f"the {side} has elements of {printed}; {authority} casts {way} {', '.join(supported)} here{of_reals}"
         )
     return element
 

@@ -231,7 +231,7 @@ class Accumulation(ABC):
 
     def run(self, lhs: Array, rhs: Array, bias: Array | None = None) -> Array:
         """Return all sums, flat in the order of `blocks`. See there."""
-        found = np.empty(self.elements, DTYPES[self.accumulator])
+        accumulators = np.empty(self.elements, DTYPES[self.accumulator])
         for start, sums in self.blocks(lhs, rhs, bias):
-            found[start : start + sums.size] = sums
-        return found
+            accumulators[start : start + sums.size] = sums
+        return accumulators

@@ -375,8 +375,8 @@ class AddPlan:
 
     def stages(self, lhs: Array, rhs: Array) -> dict[str, Array]:
         """Return what there is between the operands and the output, by name."""
-        _, found = self._run(lhs, rhs, np.empty(self.elements, self.output.dtype), max(self.elements, 1))
-        return found
+        _, stages = self._run(lhs, rhs, np.empty(self.elements, self.output.dtype), max(self.elements, 1))
+        return stages
 
     def _run(self, lhs: Array, rhs: Array, target: Array, piece: int | None) -> tuple[Report, dict[str, Array]]:
         """Work piece by piece, or in one of `piece` elements."""

@@ -254,10 +254,10 @@ class Conv2d(Accumulation):
         # Products with ones, and the zero point for every tap: what is padded is the zero point.
         ones = np.ones(prod(self._kernel) * depth * groups, np.int32)
         padded = np.full(groups, self._zero_point * self.depth, np.int64)
-        found = np.empty((prod(self.shape[:3]), groups), np.int64)
+        row_sums = np.empty((prod(self.shape[:3]), groups), np.int64)
         for start, sums in self._direct_blocks(pixels, ones, padded, groups, by_columns=groups == 1):
-            found.reshape(-1)[start : start + sums.size] = sums
-        return np.repeat(found, self.columns // groups, axis=1).reshape(self.shape)
+            row_sums.reshape(-1)[start : start + sums.size] = sums
+        return np.repeat(row_sums, self.columns // groups, axis=1).reshape(self.shape)
 
     def sums_of_columns(self, rhs: Array) -> Array:
         sums: Array = self._weights(rhs).sum(axis=0, dtype=np.int64)

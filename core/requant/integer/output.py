@@ -42,11 +42,11 @@ class Side:
 
     def blocks(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return how many indices of each dimension of the sums have one parameter of this operand."""
-        found = list(whole_blocks(shape))
+        blocks = list(whole_blocks(shape))
         for axis, block, size in zip(self.axes, self.operand.blocks, self.operand.tensor.shape or (), strict=True):
             if axis is not None and block == 1 and size is not None and size > 1:
-                found[axis] = 1
-        return tuple(found)
+                blocks[axis] = 1
+        return tuple(blocks)
 
     def quantized(self, name: str) -> QuantizedOperand:
         """Return the operand, or raise UnsupportedError for plain integers."""
@@ -191,7 +191,7 @@ class Bias:
         """
         if self.ratios is None:
             return values.astype(np.int64)
-        found = []
+        numbers = []
         for index, (value, ratio) in enumerate(checked(zip(values.tolist(), self.ratios, strict=True))):
             rescaled = value * ratio
             rounded = round(rescaled)
@@ -199,8 +199,8 @@ class Bias:
                 rounded = int(rescaled + (Fraction(1, 2) if rescaled > 0 else -Fraction(1, 2)))
             if abs(rounded) >= LARGEST_BIAS:
                 raise PreconditionError(f"bias {index} is beyond 62 bits at the scale of the sums", index=index)
-            found.append(rounded)
-        return np.array(found, np.int64)
+            numbers.append(rounded)
+        return np.array(numbers, np.int64)
 
 
 def plan_bias(

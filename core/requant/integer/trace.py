@@ -83,11 +83,11 @@ def trace_product(plan: ProductPlan, lhs: Array, rhs: Array, bias: Array | None,
         stages.append(Stage(name, TensorType(shape, element), ordered))
 
     def raw(zeros: Zeros, bias: Array) -> Array:
-        found = np.zeros(accumulation.elements, dtype)
+        accumulators = np.zeros(accumulation.elements, dtype)
         if accumulation.elements:
             for start, sums in accumulation.raw_blocks(lhs, rhs, bias.astype(dtype), zeros, dtype):
-                found[start : start + sums.size] = sums
-        return found.reshape(accumulation.shape)
+                accumulators[start : start + sums.size] = sums
+        return accumulators.reshape(accumulation.shape)
 
     none = np.zeros(accumulation.columns, np.int64)
     own = Zeros(accumulation.lhs.zero_points, accumulation.rhs.zero_points)
@@ -141,9 +141,9 @@ def _scaled(plan: ProductPlan, stage: OutputStage, sums: Array) -> list[Stage]:
             profile=plan.profile,
             exact=stage.factors,
         )
-        found = np.empty(sums.size, np.int32)
-        scaling.step(sums, found, 0, scaling.new_counts())
-        return found
+        numbers = np.empty(sums.size, np.int32)
+        scaling.step(sums, numbers, 0, scaling.new_counts())
+        return numbers
 
     rule = stage.scheme.stage.rule if isinstance(stage.scheme.stage, Float) else None
     if rule in (FloatRule.F32_OFFSET, FloatRule.F64_EVEN_OFFSET):

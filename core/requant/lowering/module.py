@@ -74,8 +74,8 @@ class _LiteralElement(AttrParser._TensorLiteralElement):
             return value
         if isinstance(type, IntegerType) and not isinstance(self.value, int):
             parser.raise_error(f"expected an integer for {type}", self.span)
-        found: int | float | bool | tuple[int, int] | tuple[float, float] = super().to_type(parser, type)
-        return found
+        number: int | float | bool | tuple[int, int] | tuple[float, float] = super().to_type(parser, type)
+        return number
 
 
 class _Aliases(dict[str, Attribute]):
@@ -154,10 +154,10 @@ class Reader(Parser):
         return super().resolve_operand(operand, type)
 
     def _get_op_by_name(self, name: str) -> type[Operation]:
-        found = self.ctx.get_optional_op(name, dialect_stack=self._parser_state.dialect_stack)
-        if found is None:
+        op_type = self.ctx.get_optional_op(name, dialect_stack=self._parser_state.dialect_stack)
+        if op_type is None:
             self.raise_error(f"unknown operation {excerpt(name)}", self._start)
-        return found
+        return op_type
 
     def _parse_dense_literal_type(self) -> Any:
         type_ = super()._parse_dense_literal_type()
@@ -178,14 +178,14 @@ def fault_before_parsing(text: str, limit: int) -> tuple[int, str] | None:
     """
     depth = 0
     for match in _MARK.finditer(text):
-        found = match[0]
-        if found == '"':
+        token = match[0]
+        if token == '"':
             return match.start(), "an unterminated string, or one with an invalid escape"
-        if found in ("(", "[", "{", "<"):
+        if token in ("(", "[", "{", "<"):
             depth += 1
             if depth > limit:
                 return match.start(), f"brackets nested more than {limit} deep"
-        elif found in (")", "]", "}", ">"):
+        elif token in (")", "]", "}", ">"):
             depth = max(0, depth - 1)
     return None
 

@@ -177,26 +177,26 @@ def _scan(text: str, start: int, pattern: re.Pattern[str], opened: list[int]) ->
     """
     comments: list[tuple[int, int]] = []
     for match in pattern.finditer(text, start):
-        found = match[0]
-        if found in _CLOSING:
+        matched = match[0]
+        if matched in _CLOSING:
             opened.append(match.start())
             if len(opened) > MAXIMUM_DEPTH:
                 raise text_error(text, match.start(), f"brackets nested more than {MAXIMUM_DEPTH} deep")
-        elif found in (">", "}", ")", "]"):
+        elif matched in (">", "}", ")", "]"):
             expected = _CLOSING.get(text[opened[-1]], ">")
-            if found != expected:
-                raise text_error(text, match.start(), f"unbalanced brackets: expected `{expected}`, found `{found}`")
+            if matched != expected:
+                raise text_error(text, match.start(), f"unbalanced brackets: expected `{expected}`, found `{matched}`")
             opened.pop()
             if not opened:
                 return comments, match.end()
-        elif found == "," and len(opened) == 1:
+        elif matched == "," and len(opened) == 1:
             raise text_error(text, match.start(), "expected `>` after the encoding of the tensor, found `,`")
-        elif found.startswith("//"):
+        elif matched.startswith("//"):
             comments.append(match.span())
-        elif found == '"':
+        elif matched == '"':
             raise text_error(text, match.start(), "a string that is not closed on its line")
-        elif found == "\0":
-            raise text_error(text, match.start(), f"expected text, found {shown(found)}")
+        elif matched == "\0":
+            raise text_error(text, match.start(), f"expected text, found {shown(matched)}")
     detail = f"unbalanced brackets: the `{text[opened[-1]]}` at offset {opened[-1]} is not closed"
     raise text_error(text, len(text), detail)
 
@@ -258,8 +258,8 @@ def element_at(stream: TokenStream) -> Element | None:
         return None
     if match := _INTEGER.match(token.text):
         width = int(match[2])
-        if found := integer_fault(width):
-            raise stream.error(token.start, found)
+        if fault := integer_fault(width):
+            raise stream.error(token.start, fault)
         return IntegerElement(width, _SIGNEDNESS[match[1]])
     if token.text == "index":
         return IndexElement()

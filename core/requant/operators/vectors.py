@@ -143,15 +143,15 @@ def rescale_subjects(
     source, target = _side(input_type, "input"), _side(output_type, "output")
 
     def subject(
-        given: Multiplier, zero_points: tuple[int, int], why: tuple[ParameterReason, ...], index: int = 0
+        stated: Multiplier, zero_points: tuple[int, int], why: tuple[ParameterReason, ...], index: int = 0
     ) -> Subject:
         @lru_cache(maxsize=4)
         def explainer(shape: tuple[int, ...]) -> Explainer:
             plan = plan_rescale(
                 TensorType(shape, replace(source, signedness=Signedness.SIGNLESS)),
                 replace(target, signedness=Signedness.SIGNLESS),
-                [given.multiplier],
-                [given.shift],
+                [stated.multiplier],
+                [stated.shift],
                 input_zp=zero_points[0],
                 output_zp=zero_points[1],
                 scale32=scale32,
@@ -167,8 +167,8 @@ def rescale_subjects(
         numbers = {
             "input_zero_point": zero_points[0],
             "output_zero_point": zero_points[1],
-            "multiplier": given.multiplier,
-            "shift": given.shift,
+            "multiplier": stated.multiplier,
+            "shift": stated.shift,
         }
         return Subject(explainer=explainer, input=source, output=target, parameters=numbers, why=why)
 
@@ -177,7 +177,7 @@ def rescale_subjects(
         return [subject(each, zero_points, (ParameterReason.GIVEN,), index) for index, each in enumerate(multipliers)]
     draws = Draws(seed)
     inputs, outputs = (
-        _rescale_zero_points(element, given, draws) for element, given in ((source, input_zp), (target, output_zp))
+        _rescale_zero_points(element, stated, draws) for element, stated in ((source, input_zp), (target, output_zp))
     )
     scheme = scheme_named(rescale_scheme(scale32, rounding_mode))
     return accepted_subjects(subject, designed_multipliers(scheme, source.width, inputs, outputs, draws, max_sets))

@@ -24,9 +24,9 @@ def _reduced_quantise_scale(factor: float) -> Multiplier:
     return Multiplier(reduced_multiplier(full.multiplier), full.shift - 16)
 
 
-def _prepare(given: Multiplier, width: int) -> Prepared:
+def _prepare(multiplier: Multiplier, width: int) -> Prepared:
     # No product reaches 2^62, so that a right shift of 63 leaves nothing.
-    return Prepared(0, 62, width) if given.shift > 62 else Prepared(given.multiplier, given.shift, width)
+    return Prepared(0, 62, width) if multiplier.shift > 62 else Prepared(multiplier.multiplier, multiplier.shift, width)
 
 
 ETHOS_U = Scheme(

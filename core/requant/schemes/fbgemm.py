@@ -25,9 +25,9 @@ def _choose_requantization_multiplier(factor: float) -> Multiplier:
     return Multiplier(int(math.ldexp(fraction, 31)), shift)
 
 
-def _prepare(given: Multiplier) -> Prepared:
+def _prepare(multiplier: Multiplier) -> Prepared:
     # No product reaches 2^62, so that a right shift of 63 leaves nothing.
-    return Prepared(0, 62, 31) if given.shift > 62 else Prepared(given.multiplier, given.shift, 31)
+    return Prepared(0, 62, 31) if multiplier.shift > 62 else Prepared(multiplier.multiplier, multiplier.shift, 31)
 
 
 FBGEMM = float_factor.f32_product(

@@ -39,9 +39,9 @@ def right_shift(shift: int) -> int:
     return shift
 
 
-def prepare(given: Multiplier) -> PreparedFactor:
+def prepare(multiplier: Multiplier) -> PreparedFactor:
     """m * 2^-shift, for v of any size."""
-    return PreparedFactor(math.ldexp(given.multiplier, -given.shift), WIDTH)
+    return PreparedFactor(math.ldexp(multiplier.multiplier, -multiplier.shift), WIDTH)
 
 
 def f32_stage(rule: FloatRule) -> Float:

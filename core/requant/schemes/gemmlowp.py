@@ -22,9 +22,9 @@ def _derive(factor: float) -> Multiplier:
     return Multiplier(multiplier, shift)
 
 
-def prepare(given: Multiplier) -> Prepared:
+def prepare(multiplier: Multiplier) -> Prepared:
     """A multiplier for v that stays in int32 when it is shifted left."""
-    return Prepared(given.multiplier, right_shift(given.shift), 31 - max(given.shift, 0))
+    return Prepared(multiplier.multiplier, right_shift(multiplier.shift), 31 - max(multiplier.shift, 0))
 
 
 GEMMLOWP = replace(

@@ -96,9 +96,9 @@ def right_shift(shift: int) -> int:
     return 31 - shift
 
 
-def prepare(given: Multiplier) -> Prepared:
+def prepare(multiplier: Multiplier) -> Prepared:
     """A multiplier for v in int32."""
-    return Prepared(given.multiplier, right_shift(given.shift), 31)
+    return Prepared(multiplier.multiplier, right_shift(multiplier.shift), 31)
 
 
 def reduced_multiplier(multiplier: int) -> int:
@@ -106,14 +106,14 @@ def reduced_multiplier(multiplier: int) -> int:
     return (multiplier + (1 << 15)) >> 16 if multiplier < 0x7FFF0000 else 0x7FFF
 
 
-def reduced(given: Multiplier) -> Multiplier:
+def reduced(multiplier: Multiplier) -> Multiplier:
     """What a multiplier stands for once it is reduced to 16 bits."""
-    return Multiplier(reduced_multiplier(given.multiplier) << 16, given.shift)
+    return Multiplier(reduced_multiplier(multiplier.multiplier) << 16, multiplier.shift)
 
 
-def prepare_int64(given: Multiplier) -> Prepared:
+def prepare_int64(multiplier: Multiplier) -> Prepared:
     """The reduced multiplier, for v of 48 bits, and the right shift 15 - shift."""
-    return Prepared(reduced_multiplier(given.multiplier), right_shift(given.shift) - 16, 47)
+    return Prepared(reduced_multiplier(multiplier.multiplier), right_shift(multiplier.shift) - 16, 47)
 
 
 LITERT = Scheme(

@@ -135,8 +135,8 @@ class Factor(StrEnum):
                 product = product * weights.astype(kind).astype(step)
             divide = np.float64 if self is Factor.F64_OF_F32_PRODUCT else step
             factors = product.astype(divide) / outputs.astype(kind).astype(divide)
-            found: list[float] = factors.astype(np.float64).tolist()
-            return found
+            numbers: list[float] = factors.astype(np.float64).tolist()
+            return numbers
 
 
 _KINDS = {Factor.F64: np.float64, Factor.F16: np.float16, Factor.BF16: ml_dtypes.bfloat16}
@@ -239,32 +239,32 @@ class Scheme:
         self.check(multiplier)
         return multiplier
 
-    def represented(self, given: Multiplier) -> Fraction:
+    def represented(self, multiplier: Multiplier) -> Fraction:
         """The exact real value that a multiplier and shift stand for."""
-        used = given if self.reduced is None else self.reduced(given)
+        used = multiplier if self.reduced is None else self.reduced(multiplier)
         return Fraction(used.multiplier) / Fraction(2) ** self.right_shift(used.shift)
 
-    def _represents(self, given: Multiplier, factor: float) -> bool:
+    def _represents(self, multiplier: Multiplier, factor: float) -> bool:
         """Return whether a multiplier and shift stand for exactly that: n / d = m * 2^-s, multiplied out."""
-        used = given if self.reduced is None else self.reduced(given)
+        used = multiplier if self.reduced is None else self.reduced(multiplier)
         shift, (numerator, denominator) = self.right_shift(used.shift), factor.as_integer_ratio()
         return numerator << max(shift, 0) == (used.multiplier * denominator) << max(-shift, 0)
 
-    def check(self, given: Multiplier) -> None:
+    def check(self, multiplier: Multiplier) -> None:
         """Raise ParameterError for a multiplier or shift that the scheme is not defined for."""
         for name, value, (lowest, highest) in (
-            ("multiplier", given.multiplier, self.multipliers),
-            ("shift", given.shift, self.shifts),
+            ("multiplier", multiplier.multiplier, self.multipliers),
+            ("shift", multiplier.shift, self.shifts),
         ):
             if not lowest <= value <= highest:
                 raise ParameterError(f"{name} {value} is outside {lowest} to {highest}", pointer=f"/{name}")
         if isinstance(self.stage, Float) and self.stage.precision is not None:
-            factor = self.stage.prepare(given).factor
+            factor = self.stage.prepare(multiplier).factor
             if self.stage.precision is np.float32:
                 factor = rounded_to_f32(factor)
-            if not math.isfinite(factor) or not self._represents(given, factor):
+            if not math.isfinite(factor) or not self._represents(multiplier, factor):
                 raise ParameterError(
-                    f"multiplier {given.multiplier} with shift {given.shift} is no {self.stage.precision.__name__}, "
-                    "which the scheme computes with",
+                    f"multiplier {multiplier.multiplier} with shift {multiplier.shift} is no "
+                    f"{self.stage.precision.__name__}, which the scheme computes with",
                     pointer="/multiplier",
                 )

@@ -45,14 +45,14 @@ def _derive(factor: float, bits: int) -> Multiplier:
     return Multiplier(multiplier, shift)
 
 
-def _value_width(given: Multiplier) -> int:
+def _value_width(multiplier: Multiplier) -> int:
     """RESCALE's bound of the value with scale32. It is int32 in any case: no wider input has scale32."""
-    return min(31, given.shift - 1)
+    return min(31, multiplier.shift - 1)
 
 
-def _f32_factor(given: Multiplier) -> float:
+def _f32_factor(multiplier: Multiplier) -> float:
     """f32(m) * 2^-shift. The power of two is exact, so that it can be applied before the product is rounded."""
-    return math.ldexp(float(np.float32(given.multiplier)), -given.shift)
+    return math.ldexp(float(np.float32(multiplier.multiplier)), -multiplier.shift)
 
 
 _VALUE32 = "RESCALE requires -2^(shift-1) <= input - input zero point < 2^(shift-1), and int32, with scale32"

@@ -197,8 +197,8 @@ def _percentiles(*, magnitudes: bool) -> Iterable[Array]:
     target = Target(
         range_rule_named("onnxruntime"), RangeOptions(), parse_storage("i8"), FLOATS["f32"], PerAxis(1, channels)
     )
-    found = CALIBRATION_METHODS["percentile"].find_ranges(observed, options, target)
-    return found.minimums, found.maximums
+    ranges = CALIBRATION_METHODS["percentile"].find_ranges(observed, options, target)
+    return ranges.minimums, ranges.maximums
 
 
 def counts_of_bins(bins: int) -> Array:

@@ -112,17 +112,17 @@ class Subject:
         Raise UnsupportedError where only the shape can say how long a dimension is.
         """
         assert isinstance(self.element, UniformSubChannelType)
-        sizes, found = dict(self.element.blocks), []
+        sizes, blocks = dict(self.element.blocks), []
         for axis, count in enumerate(self.element.scale_shape):
             if self.shape is not None:
-                found.append((self.shape[axis], sizes.get(axis, self.shape[axis])))
+                blocks.append((self.shape[axis], sizes.get(axis, self.shape[axis])))
             elif axis in sizes:
-                found.append((count * sizes[axis], sizes[axis]))
+                blocks.append((count * sizes[axis], sizes[axis]))
             else:
                 raise UnsupportedError(
                     f"the size of dimension {axis} is unknown without a shape: write tensor<...> around it"
                 )
-        return tuple(found)
+        return tuple(blocks)
 
 
 Read = tuple[Subject, tuple[Rounding, ...]]
@@ -269,8 +269,8 @@ def read_scales(
         raise ParameterError(f"{name} has 1 to {MAXIMUM_LIST_LENGTH} scales", pointer=f"/{name}")
     numbers = tuple(float(scale) for scale in scales)
     for index, scale in enumerate(numbers):
-        if found := scale_fault(scale, expressed):
-            raise ParameterError(f"no type has {name} {index}: {found}", index=index, pointer=f"/{name}/{index}")
+        if fault := scale_fault(scale, expressed):
+            raise ParameterError(f"no type has {name} {index}: {fault}", index=index, pointer=f"/{name}/{index}")
     return rounded_to(numbers, FLOATS[held])
 
 

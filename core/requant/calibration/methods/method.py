@@ -68,12 +68,12 @@ class Target:
 
     def parameters(self, minimums: Array, maximums: Array) -> RangeParameters:
         """Return zero points, and scales as the type has them, where one has. Errors as of RangeRule.derive_all."""
-        found = self.rule.derive_all(minimums, maximums, self.storage, self.options)
-        return replace(found, scales=np.array(scales_of_type(found.scales, self.expressed, self.granularity)))
+        derived = self.rule.derive_all(minimums, maximums, self.storage, self.options)
+        return replace(derived, scales=np.array(scales_of_type(derived.scales, self.expressed, self.granularity)))
 
-    def type_of(self, found: RangeParameters) -> UniformQuantizedType:
+    def type_of(self, derived: RangeParameters) -> UniformQuantizedType:
         """Return the type with these parameters. Errors as of finish_type."""
-        return finish_type(found.storage, self.expressed, found.scales, found.zero_points, self.granularity)
+        return finish_type(derived.storage, self.expressed, derived.scales, derived.zero_points, self.granularity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,12 +178,12 @@ def _kind(request: CalibrationRequest) -> GranularityName:
 def _granularity(request: CalibrationRequest, shape: tuple[int, ...]) -> Granularity:
     """Return what has a range of its own in a tensor of this shape."""
     kind = _kind(request)
-    found: Granularity = PerTensor()
+    granularity: Granularity = PerTensor()
     if kind is GranularityName.PER_AXIS:
         assert request.axis is not None
         if not 0 <= request.axis < len(shape):
             raise TypeFitError(f"axis {request.axis} is not below the rank {len(shape)} of the tensor", pointer="/axis")
-        found = PerAxis(request.axis, shape[request.axis])
+        granularity = PerAxis(request.axis, shape[request.axis])
     if kind is GranularityName.SUB_CHANNEL:
         assert request.block_sizes is not None
         if len(request.block_sizes) != len(shape) or not shape:
@@ -195,11 +195,11 @@ def _granularity(request: CalibrationRequest, shape: tuple[int, ...]) -> Granula
         for size in request.block_sizes:
             if wrong := block_fault(size):
                 raise TypeFitError(wrong, pointer="/block_sizes")
-        found = PerBlock(shape, request.block_sizes)
-    if found.count > MAXIMUM_LIST_LENGTH:
+        granularity = PerBlock(shape, request.block_sizes)
+    if granularity.count > MAXIMUM_LIST_LENGTH:
         raise LimitError(
-            f"there would be {found.count} scales; a type has at most {MAXIMUM_LIST_LENGTH}",
+            f"there would be {granularity.count} scales; a type has at most {MAXIMUM_LIST_LENGTH}",
             limit=MAXIMUM_LIST_LENGTH,
             pointer="/granularity",
         )
-    return found
+    return granularity

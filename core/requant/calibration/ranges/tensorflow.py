@@ -60,22 +60,22 @@ def _tensorflow(lows: Array, highs: Array, stored: StoredRange, _: RangeOptions)
     lows, highs = flushed(lows), flushed(highs)
     empty = (lows == 0) & (highs == 0)
     _refuse_points((lows == highs) & ~empty, lows, "tf_fake_quant")
-    found = _nudge(lows, np.where(empty, np.float32(stored.span), highs), stored)
-    outside = ~((found.scales >= _SMALLEST_STEP) & (found.scales <= _LARGEST_STEP)) & np.isfinite(found.scales)
+    nudged = _nudge(lows, np.where(empty, np.float32(stored.span), highs), stored)
+    outside = ~((nudged.scales >= _SMALLEST_STEP) & (nudged.scales <= _LARGEST_STEP)) & np.isfinite(nudged.scales)
     if outside.any():
         index = int(np.argmax(outside))
         raise PreconditionError(
-            f"range {index} has the step {float(found.scales[index])!r}; outside of 2^-124 to 2^125 TensorFlow's "
+            f"range {index} has the step {float(nudged.scales[index])!r}; outside of 2^-124 to 2^125 TensorFlow's "
             "results depend on which subnormals its threads flush to zero",
             index=index,
         )
-    assert found.nudged_maximums is not None
+    assert nudged.nudged_maximums is not None
     return RangeParameters(
-        np.where(empty, 0.0, found.scales),
-        found.zero_points,
-        found.storage,
-        found.nudged_minimums,
-        np.where(empty, np.float32(0), found.nudged_maximums),
+        np.where(empty, 0.0, nudged.scales),
+        nudged.zero_points,
+        nudged.storage,
+        nudged.nudged_minimums,
+        np.where(empty, np.float32(0), nudged.nudged_maximums),
     )
 
 

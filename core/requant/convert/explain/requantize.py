@@ -39,11 +39,11 @@ _INT32_MAXIMUM = (1 << 31) - 1
 _TWICE = (FixedPointRule.DOUBLE, FixedPointRule.DOUBLE_UP)
 
 
-def multiply(working: Working, scheme: Scheme, stage: FixedPoint, given: Multiplier, difference: int) -> int:
+def multiply(working: Working, scheme: Scheme, stage: FixedPoint, multiplier: Multiplier, difference: int) -> int:
     """Add the steps from v, which is `difference`, to y, the scaled integer without a zero point, and return y."""
-    prepared = stage.prepare(given)
-    m = _multiplier(working, scheme, given, prepared)
-    r = working.integer(StepKind.SHIFT, "r", _right_shift(scheme, given, prepared), prepared.shift)
+    prepared = stage.prepare(multiplier)
+    m = _multiplier(working, scheme, multiplier, prepared)
+    r = working.integer(StepKind.SHIFT, "r", _right_shift(scheme, multiplier, prepared), prepared.shift)
     v = working.integer(StepKind.SUBTRACT_ZERO_POINT, "v", "q - z_in", difference)
     if stage.rule in _TWICE:
         return _twice(working, v, m, r, up=stage.rule is FixedPointRule.DOUBLE_UP)
@@ -60,21 +60,21 @@ def multiply(working: Working, scheme: Scheme, stage: FixedPoint, given: Multipl
     return working.integer(StepKind.SHIFT_RIGHT, "y", "floor(p / 2^r + 1/2)", y, exact=exact)
 
 
-def _multiplier(working: Working, scheme: Scheme, given: Multiplier, prepared: Prepared) -> int:
+def _multiplier(working: Working, scheme: Scheme, multiplier: Multiplier, prepared: Prepared) -> int:
     """Return the multiplier that is computed with. Add a step if the rule changes it."""
-    if prepared.multiplier == given.multiplier:
+    if prepared.multiplier == multiplier.multiplier:
         return prepared.multiplier
     # A shift that leaves nothing of the product: the multiplier is taken as 0.
     formula = "min(floor((m + 2^15) / 2^16), 2^15 - 1)" if scheme.reduced is not None else "0"
     return working.integer(StepKind.REDUCE, "m", formula, prepared.multiplier)
 
 
-def _right_shift(scheme: Scheme, given: Multiplier, prepared: Prepared) -> str:
+def _right_shift(scheme: Scheme, multiplier: Multiplier, prepared: Prepared) -> str:
     """Return the right shift of the product in terms of the scheme's shift."""
-    if prepared.multiplier == 0 and given.multiplier != 0:
+    if prepared.multiplier == 0 and multiplier.multiplier != 0:
         return str(prepared.shift)
     sign = scheme.right_shift(1) - scheme.right_shift(0)
-    offset = prepared.shift - sign * given.shift
+    offset = prepared.shift - sign * multiplier.shift
     if sign < 0:
         return f"{offset} - shift"
     return f"shift + {offset}" if offset else "shift"
@@ -113,7 +113,7 @@ def scale_by_factor(
     working: Working,
     scheme: Scheme,
     stage: Float,
-    given: Multiplier,
+    multiplier: Multiplier,
     exact_factor: float,
     q: int,
     zeros: ZeroPoints,
@@ -122,8 +122,8 @@ def scale_by_factor(
     """Add the steps from q to the output. `exact_factor`: the factor before it became a multiplier."""
     compute_type = F32 if stage.rule in _IN_F32 else F64
     steps = Precision((compute_type,))
-    f = steps.of(stage.prepare(given).factor).value
-    exact = scheme.represented(given)
+    f = steps.of(stage.prepare(multiplier).factor).value
+    exact = scheme.represented(multiplier)
     # TOSA's multipliers are rounded to f32; all others are exact in the type that is computed in.
     formula = "f32(m) * 2^-shift" if stage.precision is None else "m * 2^-shift"
     # Written as an f64, which is exact, so that factors of all schemes can be compared.
@@ -209,14 +209,14 @@ class _ByScheme(Explainer):
         shape, sides, scheme = static_shape(plan.input_type), plan.sides, plan.scheme
         block = parameter_index(shape, plan.granularity.blocks, index)
         zeros = ZeroPoints(int(sides.zeros_in[block]), int(sides.zeros_out[block]))
-        given = plan.multipliers[block if len(plan.multipliers) > 1 else 0]
+        multiplier = plan.multipliers[block if len(plan.multipliers) > 1 else 0]
         working = Working(q=str(q), z_in=str(zeros.input), z_out=str(zeros.output))
-        factor = self._factor(working, block) if self.derived else float(scheme.represented(given))
-        self._multiplier(working, given)
+        factor = self._factor(working, block) if self.derived else float(scheme.represented(multiplier))
+        self._multiplier(working, multiplier)
         if not isinstance(scheme.stage, FixedPoint):
-            stored = scale_by_factor(working, scheme, scheme.stage, given, factor, q, zeros, sides.target)
+            stored = scale_by_factor(working, scheme, scheme.stage, multiplier, factor, q, zeros, sides.target)
         else:
-            y = multiply(working, scheme, scheme.stage, given, q - zeros.input)
+            y = multiply(working, scheme, scheme.stage, multiplier, q - zeros.input)
             wraps = sum_rule(scheme.stage, sides) is Sum.WRAPS
             total = wrap_int32(y + zeros.output) if wraps else y + zeros.output
             exact = Fraction(y + zeros.output)
@@ -247,16 +247,16 @@ class _ByScheme(Explainer):
             raise ContradictionError(f"block {block}: the factor is not {ratio}")
         return ratio
 
-    def _multiplier(self, working: Working, given: Multiplier) -> None:
+    def _multiplier(self, working: Working, multiplier: Multiplier) -> None:
         """Add the multiplier and the shift, and the number that they stand for where it is not a factor itself."""
         scheme = self.scaling.scheme
-        working.integer(StepKind.MULTIPLIER, "m", "multiplier(d)" if self.derived else "given", given.multiplier)
-        working.integer(StepKind.SHIFT, "shift", "shift(d)" if self.derived else "given", given.shift)
+        working.integer(StepKind.MULTIPLIER, "m", "multiplier(d)" if self.derived else "given", multiplier.multiplier)
+        working.integer(StepKind.SHIFT, "shift", "shift(d)" if self.derived else "given", multiplier.shift)
         if not isinstance(scheme.stage, FixedPoint):
             return
         if scheme.reduced is not None:
-            working.know(m16=str(scheme.stage.prepare(given).multiplier))
-        exact = scheme.represented(given)
+            working.know(m16=str(scheme.stage.prepare(multiplier).multiplier))
+        exact = scheme.represented(multiplier)
         # What follows says what m16 is.
         formula, _, _ = scheme.convention.partition(",")
         working.float(StepKind.FACTOR, "f", formula, Precision((F64,)).round(exact), F64)

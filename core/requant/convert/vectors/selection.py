@@ -369,9 +369,9 @@ def _floats_that_tie(subject: Subject, draws: Draws) -> Iterator[tuple[int, int,
     # At most 17 and 24 bits.
     products = np.abs(stored - zero_point) * numerator
     odd = products // np.maximum(products & -products, 1)
-    found = stored[np.frexp(odd.astype(np.float64))[1] == element.precision + 1].tolist()
-    for _ in range(min(len(found), _MAX_PRODUCTS)):
-        tie = found[draws.below(len(found))]
+    ties = stored[np.frexp(odd.astype(np.float64))[1] == element.precision + 1].tolist()
+    for _ in range(min(len(ties), _MAX_PRODUCTS)):
+        tie = ties[draws.below(len(ties))]
         yield tie - 1, tie, tie + 1
 
 
@@ -396,6 +396,6 @@ def _between(subject: Subject, element: FloatElement, rising: Domain, draws: Dra
     patterns = [subject.line.pattern(each) for each in (rising.lowest, rising.highest)]
     ends = [Fraction(float(each)) for each in widen(subject.line.array(patterns, dtype), element)]
     value = ends[0] + (ends[1] - ends[0]) * Fraction(draws.below(1 << 32), 1 << 32)
-    found = narrowed(np.array([float(value)], COMPUTE_DTYPES[element.name]), element)
-    ordinal = subject.line.ordinal(int(found.view(f"<u{dtype.itemsize}")[0]))
+    narrow = narrowed(np.array([float(value)], COMPUTE_DTYPES[element.name]), element)
+    ordinal = subject.line.ordinal(int(narrow.view(f"<u{dtype.itemsize}")[0]))
     return 0 if ordinal is None else ordinal

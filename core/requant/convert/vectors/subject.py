@@ -201,18 +201,18 @@ class Floats(NumberLine):
         magnitude = pattern & ~format_.sign_bit
         if magnitude == format_.infinity_code:
             return (Reason.POSITIVE_INFINITY if value > 0 else Reason.NEGATIVE_INFINITY,)
-        found = []
+        reasons = []
         if value == 0.0:
-            found.append(Reason.NEGATIVE_ZERO if pattern else Reason.ZERO)
+            reasons.append(Reason.NEGATIVE_ZERO if pattern else Reason.ZERO)
         elif format_.specials is not Specials.SCALE:
             first_normal = 1 << format_.mantissa_bits
             if magnitude < first_normal:
-                found.append(Reason.SUBNORMAL)
+                reasons.append(Reason.SUBNORMAL)
             elif magnitude == first_normal:
-                found.append(Reason.SMALLEST_NORMAL)
+                reasons.append(Reason.SMALLEST_NORMAL)
         if magnitude == self.highest:
-            found.append(Reason.LARGEST_FINITE)
-        return tuple(found)
+            reasons.append(Reason.LARGEST_FINITE)
+        return tuple(reasons)
 
 
 def number_line(element: IntegerElement | FloatElement) -> NumberLine:

@@ -48,8 +48,8 @@ def binary(name: str, left: Array, right: Array) -> Array | None:
         return {"add": left | right, "subtract": left ^ right, "multiply": left & right}[name]
     plain: dict[str, Callable[..., Any]] = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply}
     if name in plain:
-        found: Array = plain[name](left, right)
-        return found.astype(left.dtype)
+        result: Array = plain[name](left, right)
+        return result.astype(left.dtype)
     if name in ("maximum", "minimum"):
         chosen: Array = (np.maximum if name == "maximum" else np.minimum)(left, right)
         return chosen
@@ -69,8 +69,8 @@ def binary(name: str, left: Array, right: Array) -> Array | None:
 
 def _quotient(name: str, left: Array, right: Array, *, floats: bool) -> Array:
     if floats:
-        found: Array = (np.divide if name == "divide" else np.fmod)(left, right)
-        return found.astype(left.dtype)
+        quotient: Array = (np.divide if name == "divide" else np.fmod)(left, right)
+        return quotient.astype(left.dtype)
     zeros = np.flatnonzero(right.reshape(-1) == 0)
     if zeros.size:
         raise PreconditionError("a division of integers by zero", index=int(zeros[0]))
@@ -93,8 +93,8 @@ def _shifted(name: str, left: Array, right: Array) -> Array:
 
 def compare(direction: str, left: Array, right: Array) -> Array:
     """Compare each pair by value; NaN is not equal to anything."""
-    found: Array = {
+    result: Array = {
         "EQ": np.equal, "NE": np.not_equal, "GE": np.greater_equal, "GT": np.greater, "LE": np.less_equal,
         "LT": np.less,
     }[direction](left, right)  # fmt: skip
-    return found
+    return result

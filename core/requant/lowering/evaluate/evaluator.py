@@ -207,11 +207,11 @@ class _Evaluator:
         shape = type_.shape if isinstance(type_, mlir.TensorType) else ()
         fits = shape is None or (
             len(shape) == value.ndim
-            and all(size in (None, found) for size, found in zip(shape, value.shape, strict=True))
+            and all(size in (None, actual) for size, actual in zip(shape, value.shape, strict=True))
         )
         if not fits:
-            found = "x".join(map(str, value.shape)) or "scalar"
-            raise self._module.failure(op, f"the result has the shape {found}, and is declared otherwise")
+            actual = "x".join(map(str, value.shape)) or "scalar"
+            raise self._module.failure(op, f"the result has the shape {actual}, and is declared otherwise")
         if value.dtype != dtype_of(element):
             raise self._module.failure(op, f"the result has elements of {value.dtype}, and is declared otherwise")
 
@@ -234,8 +234,8 @@ class _Evaluator:
             self.check(8 * padded_size(op, operands[0].shape))
         if name.startswith("dynamic_"):
             self.check(8 * prod(int(size) for size in operands[1].reshape(-1)))
-        if (found := moved(name, op, operands)) is not None:
-            return [found]
+        if (result := moved(name, op, operands)) is not None:
+            return [result]
         raw = (
             name in ("select", "clamp")
             and len({element_part(type_) for type_ in (*op.operand_types[1:], *op.result_types)}) == 1
@@ -264,58 +264,58 @@ class _Evaluator:
     def _computed(self, name: str, op: Operation, operands: list[Array], element: mlir.ElementType) -> Array:
         """Return the result of an operation of StableHLO on plain numbers."""
         dtype, get = dtype_of(element), op.attributes.get
-        found: Array | None = None
+        result: Array | None = None
         if name == "constant":
-            found = arith.constant(cast(DenseIntOrFPElementsAttr[Any], get("value")), element)
+            result = arith.constant(cast(DenseIntOrFPElementsAttr[Any], get("value")), element)
         elif name == "convert":
-            found = _converted(operands[0], element)
+            result = _converted(operands[0], element)
         elif name == "bitcast_convert":
-            found = _bitcast(operands[0], dtype)
+            result = _bitcast(operands[0], dtype)
         elif name == "compare":
             refuse_growth(operands)
             direction, kind = get("comparison_direction"), get("compare_type")
             assert isinstance(direction, ComparisonDirection)
             if isinstance(kind, ComparisonType) and kind.data == "TOTALORDER" and is_float(operands[0]):
                 operands = [_total_order(operand) for operand in operands]
-            found = compare(direction.data, operands[0], operands[1])
+            result = compare(direction.data, operands[0], operands[1])
         elif name == "select":
             refuse_growth(operands)
-            found = np.where(operands[0], operands[1], operands[2])
+            result = np.where(operands[0], operands[1], operands[2])
         elif name == "clamp":
             refuse_growth(operands)
-            found = np.minimum(np.maximum(operands[1], operands[0]), operands[2])
+            result = np.minimum(np.maximum(operands[1], operands[0]), operands[2])
         elif name == "iota":
             axis = cast(IntegerAttr[Any], get("iota_dimension")).value.data
             shape = static_shape(op)
-            found = broadcast(np.arange(shape[axis]), [axis], shape).astype(dtype)
+            result = broadcast(np.arange(shape[axis]), [axis], shape).astype(dtype)
         elif name == "get_dimension_size":
-            found = np.array(operands[0].shape[cast(IntegerAttr[Any], get("dimension")).value.data], dtype)
+            result = np.array(operands[0].shape[cast(IntegerAttr[Any], get("dimension")).value.data], dtype)
         elif name == "is_finite":
-            found = np.isfinite(operands[0].astype(np.float64))
+            result = np.isfinite(operands[0].astype(np.float64))
         elif name == "dot":
             dims = DotDimensions(lhs_contracting_dimensions=(operands[0].ndim - 1,), rhs_contracting_dimensions=(0,))
-            found = products.dot_general(operands[0], operands[1], dims, dtype, self.check)
+            result = products.dot_general(operands[0], operands[1], dims, dtype, self.check)
         elif name == "dot_general":
             numbers = get("dot_dimension_numbers")
             assert isinstance(numbers, Dot)
-            found = products.dot_general(operands[0], operands[1], numbers.data, dtype, self.check)
+            result = products.dot_general(operands[0], operands[1], numbers.data, dtype, self.check)
         elif name == "convolution":
-            found = products.convolution(operands[0], operands[1], window_of(op), dtype, self.check)
+            result = products.convolution(operands[0], operands[1], window_of(op), dtype, self.check)
         elif name == "reduce":
             applied = applied_operation(op)
             if applied is not None and len(operands) == 2:
                 axes = integers(get("dimensions"))
-                found = products.reduce(
+                result = products.reduce(
                     applied.name.removeprefix("stablehlo."), operands[0], operands[1], axes, self.check
                 )
         elif len(operands) == 1:
-            found = unary(name, operands[0])
+            result = unary(name, operands[0])
         elif len(operands) == 2:
             refuse_growth(operands)
-            found = binary(name, operands[0], operands[1])
-        if found is None:
+            result = binary(name, operands[0], operands[1])
+        if result is None:
             raise arith.NotEvaluatedError
-        return wrapped(found, element) if isinstance(element, IntegerElement) and found.dtype.kind in "iu" else found
+        return wrapped(result, element) if isinstance(element, IntegerElement) and result.dtype.kind in "iu" else result
 
     def _chlo(self, name: str, op: Operation, operands: list[Array]) -> list[Array]:
         dims = integers(op.attributes.get("broadcast_dimensions"))
@@ -328,10 +328,10 @@ class _Evaluator:
                 shape[axis] = size
             spread.append(operand.reshape(shape))
         self.check(8 * prod(np.broadcast_shapes(*(operand.shape for operand in spread))))
-        found = binary(name.removeprefix("broadcast_"), spread[0], spread[1])
-        if found is None:
+        result = binary(name.removeprefix("broadcast_"), spread[0], spread[1])
+        if result is None:
             raise arith.NotEvaluatedError
-        return [wrapped(found, _element(op.result_types[0]))]
+        return [wrapped(result, _element(op.result_types[0]))]
 
     def _quant(self, name: str, op: Operation, operands: list[Array]) -> list[Array]:
         source, target = op.operand_types[0], op.result_types[0]
@@ -354,25 +354,25 @@ class _Evaluator:
         plain = [IntegerElement(_width(each)) for each in types]
         flags = {flag: bool(cast(IntegerAttr[Any], op.properties[flag]).value.data) for flag in FLAGS}
         value = operands[0].view(dtype_of(plain[0]))
-        found = conversions.rescale(
+        result = conversions.rescale(
             value, plain[0], plain[1], cast(Any, tuple(operands[1:])), flags, op.rounding_mode.data.value
         )
-        return [found.view(dtype_of(types[1]))]
+        return [result.view(dtype_of(types[1]))]
 
 
 def _element(type_: Attribute) -> mlir.ElementType:
-    found = type_of(element_part(type_))
-    assert not isinstance(found, mlir.TensorType)
-    return found
+    element = type_of(element_part(type_))
+    assert not isinstance(element, mlir.TensorType)
+    return element
 
 
 def _stored(value: Array, element: mlir.ElementType) -> Array:
     """Return the same bits as integers of `element`, or as stored numbers of it, signed or not."""
     if not isinstance(element, mlir.UniformQuantizedType):
         return wrapped(value, element)
-    found = value.astype(dtype_of(element))
-    spare = 8 * found.dtype.itemsize - element.storage.width
-    return (found << spare) >> spare
+    stored = value.astype(dtype_of(element))
+    spare = 8 * stored.dtype.itemsize - element.storage.width
+    return (stored << spare) >> spare
 
 
 def _width(element: mlir.ElementType) -> int:

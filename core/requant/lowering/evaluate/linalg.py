@@ -49,8 +49,8 @@ def evaluate(op: Operation, operands: list[Array], body: Body, check: Check) -> 
         check(0)
         pairs = zip(operands[:-1], maps[:-1], strict=True)
         gathered = [_gathered(each, map_, shape, step) for each, map_ in pairs]
-        (found,) = body(op.body.block, [*gathered, total])
-        total = np.broadcast_to(found, shape)
+        (total_of_block,) = body(op.body.block, [*gathered, total])
+        total = np.broadcast_to(total_of_block, shape)
     return [total.copy()]
 
 

@@ -128,8 +128,8 @@ class _Lowering:
     def _same_parameters(self, op: Operation) -> bool:
         if op.name not in ("stablehlo.maximum", "stablehlo.minimum"):
             return True
-        found = [*(self.quantized(operand) for operand in op.operands), quantized_part(op.results[0].type)]
-        return isinstance(found[0], mlir.UniformType) and found[0] == found[1] == found[2]
+        types = [*(self.quantized(operand) for operand in op.operands), quantized_part(op.results[0].type)]
+        return isinstance(types[0], mlir.UniformType) and types[0] == types[1] == types[2]
 
     def _quantize(self, op: Operation) -> bool:
         source, target = self.quantized(op.operands[0]), quantized_part(op.results[0].type)
@@ -213,14 +213,14 @@ class _Lowering:
         assert isinstance(left, mlir.UniformType)
         assert isinstance(right, mlir.UniformType | mlir.UniformPerAxisType)
         assert isinstance(target, mlir.UniformType | mlir.UniformPerAxisType)
-        found = DotLike.of(op, left, right, target)
-        if found is None:
+        dot = DotLike.of(op, left, right, target)
+        if dot is None:
             return False
-        if found.pads_other_storage():
+        if dot.pads_other_storage():
             raise self._module.failure(
                 op, "upstream pads with an i8 whatever the storage is, and fails; so does this pass"
             )
-        self._replace(op, dot_like(Emitter(op), op, found))
+        self._replace(op, dot_like(Emitter(op), op, dot))
         return True
 
 

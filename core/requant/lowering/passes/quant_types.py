@@ -71,10 +71,10 @@ def _normalize(module: Module, options: Options) -> None:
     sign_extend, ignore_blocks = options[_SIGN_EXTEND] == "true", options[_IGNORE_BLOCKS] == "true"
 
     def converted(type_: Attribute) -> Attribute:
-        found = quantized_part(type_)
-        if not isinstance(type_, TensorType) or not isinstance(found, mlir.UniformSubChannelType):
+        quantized = quantized_part(type_)
+        if not isinstance(type_, TensorType) or not isinstance(quantized, mlir.UniformSubChannelType):
             return type_
-        normal = _normal(found, type_.get_shape(), sign_extend, ignore_blocks)
+        normal = _normal(quantized, type_.get_shape(), sign_extend, ignore_blocks)
         return type_ if normal is None else with_element(type_, element_attribute(normal))
 
     for op in module.operation.walk():
@@ -135,10 +135,10 @@ def _strip(module: Module, options: Options) -> None:
 
 
 def _check(module: Module, op: Operation, type_: Attribute) -> None:
-    found = quantized_part(type_)
-    if found is None:
+    quantized = quantized_part(type_)
+    if quantized is None:
         return
-    storage = found.storage if isinstance(found, mlir.AnyType | mlir.UniformQuantizedType) else None
+    storage = quantized.storage if isinstance(quantized, mlir.AnyType | mlir.UniformQuantizedType) else None
     element = None if storage is None else storage.element
     if not isinstance(element, IntegerElement) or element.signedness is not Signedness.SIGNLESS:
         raise module.failure(op, "no quant.scast takes one of its types: the storage must be a signless integer")
@@ -174,12 +174,12 @@ class _StoredValues:
                 op.operands[index] = self._of(operand)
 
     def _of(self, value: SSAValue) -> SSAValue:
-        found = self._known.get(value)
-        if found is None:
+        stored = self._known.get(value)
+        if stored is None:
             cast = StorageCast(value, storage_type(value.type))
             _insert_after(cast, value)
-            found = self._known[value] = cast.result
-        return found
+            stored = self._known[value] = cast.result
+        return stored
 
     def erase_unused(self) -> None:
         """Erase the casts to quantized types that nothing uses any more."""

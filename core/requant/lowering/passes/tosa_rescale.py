@@ -54,8 +54,8 @@ def real_scales(name: str, operands: list[mlir.UniformType], result: mlir.Unifor
     largest = max(left, right) * (2.0 if name in _SUMS else 1.0)
     width = (operands[0] if result is None else result).storage.width
     unit = float(1 << (_EXTRA_BITS_16 if width == 16 else _EXTRA_BITS))
-    found = [left / largest * unit, right / largest * unit]
-    return found if result is None else [*found, largest / (result.scale * unit)]
+    scales = [left / largest * unit, right / largest * unit]
+    return scales if result is None else [*scales, largest / (result.scale * unit)]
 
 
 def _to_rescales(module: Module, options: Options) -> None:

@@ -56,8 +56,8 @@ def _plan(call: OperatorCall) -> Work:
     y_type = TensorType(convolution.output_shape(shape, len(x.shape)), IntegerElement(32))
 
     def run() -> Outputs:
-        found = sums.run(convolution.input(x.data, zero), w.data).reshape(sums.shape)
-        y = np.ascontiguousarray(found.transpose(0, 3, 1, 2)).reshape(-1)
+        output = sums.run(convolution.input(x.data, zero), w.data).reshape(sums.shape)
+        y = np.ascontiguousarray(output.transpose(0, 3, 1, 2)).reshape(-1)
         return {"y": TensorValue(y_type, convolution.output(y, shape))}
 
     return Work(run, sums.elements, max(sums.cost, convolution.cost), convolution.copied)

@@ -58,11 +58,11 @@ def _output_element(call: OperatorCall) -> IntegerElement | FloatElement:
                 f"QuantizeLinear gives {named} from opset {SINCE_OPSET[named]}", pointer="/attributes/output_dtype"
             )
     if zero_point is not None:
-        found = type_key(zero_point.type.element)
-        if named and named != found:
-            detail = f"output_dtype is {named}, and y_zero_point of {found}"
+        key = type_key(zero_point.type.element)
+        if named and named != key:
+            detail = f"output_dtype is {named}, and y_zero_point of {key}"
             raise TypeFitError(detail, pointer="/attributes/output_dtype")
-        named = found
+        named = key
     return element_named(named or "ui8")
 
 

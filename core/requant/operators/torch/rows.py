@@ -149,10 +149,10 @@ def _tokens(call: OperatorCall) -> Rows:
         raise TypeFitError("tokens are along the last dimension; the input has rank 0", pointer="/inputs/input")
     expected = (*shape[:-1], 1)
     for name in ("scales", "zero_points"):
-        found = call.inputs[name].shape
-        if found != expected:
+        dimensions = call.inputs[name].shape
+        if dimensions != expected:
             raise TypeFitError(
-                f"{name} has shape {list(found)}; there is one for each token: {list(expected)}",
+                f"{name} has shape {list(dimensions)}; there is one for each token: {list(expected)}",
                 pointer=f"/inputs/{name}",
             )
     return checked_rows(shape[-1], call.inputs["scales"], call.inputs["zero_points"])

@@ -247,7 +247,7 @@ def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
         parsed, body = await receive_json(request, model, running)
         exchange = _Exchange(operation, parsed, body, running.settings)
         key = exchange.key
-        work = None if key is None else running.planned.get(key)
+        work: PlannedWork | None = None if key is None else running.planned.get(key)
         if work is None:
             work = await running.executor.run_text(exchange.characters, exchange.plan)
             if key is not None:

@@ -129,18 +129,18 @@ class Dot(Data[DotDimensions]):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> DotDimensions:
-        found: dict[str, tuple[int, ...]] = {}
+        dimensions: dict[str, tuple[int, ...]] = {}
 
         def entry() -> None:
             position = parser.pos
             key = parser.parse_identifier()
-            if key not in _DOT_FIELDS or key in found:
+            if key not in _DOT_FIELDS or key in dimensions:
                 parser.raise_error(f"expected each of {', '.join(_DOT_FIELDS)} at most once", position)
             parser.parse_punctuation("=")
-            found[key] = parse_integers(parser)
+            dimensions[key] = parse_integers(parser)
 
         parser.parse_comma_separated_list(parser.Delimiter.ANGLE, entry)
-        return DotDimensions(**found)
+        return DotDimensions(**dimensions)
 
     def print_parameter(self, printer: Printer) -> None:
         texts = (f"{key} = {list(getattr(self.data, key))}" for key in _DOT_FIELDS if getattr(self.data, key))
@@ -195,8 +195,8 @@ def _parse_layout(parser: AttrParser, letters: str) -> Layout:
     position = parser.pos
 
     def word() -> str:
-        found = parser.parse_optional_identifier()
-        return str(parser.parse_integer()) if found is None else found
+        identifier = parser.parse_optional_identifier()
+        return str(parser.parse_integer()) if identifier is None else identifier
 
     words: Sequence[str] = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, word)
     expected = [*letters, *map(str, range(len(words) - 2))]

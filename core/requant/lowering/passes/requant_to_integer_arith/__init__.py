@@ -62,13 +62,13 @@ class Lowering:
             if lower is None or not (isinstance(op, Rescale) or is_quantized([*op.operand_types, *op.result_types])):
                 continue
             try:
-                found = lower(op)
+                lowered = lower(op)
             except LimitError:
                 raise
             except RequantError as error:
                 raise self._module.failure(op, error.detail) from None
-            if found is not None:
-                self._replace(op, found)
+            if lowered is not None:
+                self._replace(op, lowered)
         _fold_casts(self._module)
         erase_unused(self._module)
 
@@ -98,10 +98,10 @@ class Lowering:
         if value in self._products:
             plan = self._products[value].plan(output)
         else:
-            found = plan_requantize(_tensor(value.type), output, self._choice.profile, scheme=self._choice.scheme)
-            self._choice.check(found.scheme.name if isinstance(found, ScalingPlan) else None)
-            assert isinstance(found, ScalingPlan)
-            plan = found
+            planned = plan_requantize(_tensor(value.type), output, self._choice.profile, scheme=self._choice.scheme)
+            self._choice.check(planned.scheme.name if isinstance(planned, ScalingPlan) else None)
+            assert isinstance(planned, ScalingPlan)
+            plan = planned
         emitter = Emitter(op)
         return scale(emitter, self._stored(emitter, value), plan, _stored_element(op.result_types[0]))
 

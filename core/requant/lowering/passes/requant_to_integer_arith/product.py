@@ -75,12 +75,12 @@ class Contraction:
         if any(size < 0 for shape in shapes for size in shape):
             raise TypeFitError("a shape has dynamic dimensions; this pass takes static shapes")
         if op.name == "stablehlo.convolution":
-            found = _convolution(op, shapes[0], shapes[1], shapes[2])
+            contraction = _convolution(op, shapes[0], shapes[1], shapes[2])
         else:
-            found = _matrix_product(op, shapes[0], shapes[1])
-        if found.sizes != tuple(shapes[2]):
-            raise TypeFitError(f"the result has the shape {list(shapes[2])}, and the sums {list(found.sizes)}")
-        return found
+            contraction = _matrix_product(op, shapes[0], shapes[1])
+        if contraction.sizes != tuple(shapes[2]):
+            raise TypeFitError(f"the result has the shape {list(shapes[2])}, and the sums {list(contraction.sizes)}")
+        return contraction
 
 
 def _matrix_product(op: Operation, left: Sequence[int], right: Sequence[int]) -> Contraction:
@@ -246,15 +246,15 @@ class Product:
         a = loops.extend(loops.read(lhs, self.contraction.lhs), signed=is_signed(self.lhs), element=self.element)
         b = loops.extend(loops.read(rhs, self.contraction.rhs), signed=is_signed(self.rhs), element=self.element)
         products = loops.inner.add(arith.MuliOp(a, b))
-        found = loops.finish(loops.inner.add(arith.AddiOp(loops.total, products)))
+        total = loops.finish(loops.inner.add(arith.AddiOp(loops.total, products)))
         of_lhs, of_rhs = any(self.lhs.zero_points), any(self.rhs.zero_points)
-        return self._corrected(emitter, found, lhs, rhs) if of_lhs or of_rhs else found
+        return self._corrected(emitter, total, lhs, rhs) if of_lhs or of_rhs else total
 
     def _corrected(self, emitter: Emitter, sums: SSAValue, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
         """Emit sums - za * (sum of b) - zb * (sum of a) + K * za * zb, each only where its zero points are not 0."""
         contraction, element = self.contraction, self.element
         loops = Loops(emitter, contraction.sizes, element)
-        found = loops.read(sums)
+        corrected = loops.read(sums)
         zeros: list[SSAValue] = []
         for operand, place, other, other_value, other_place in (
             (self.lhs, contraction.lhs, self.rhs, rhs, contraction.rhs),
@@ -265,12 +265,12 @@ class Product:
             total, kept = self._side_sums(emitter, other, other_value, other_place)
             zeros.append(self._zero_point(loops, operand, place))
             part = loops.inner.add(arith.MuliOp(loops.read(total, kept), zeros[-1]))
-            found = loops.inner.add(arith.SubiOp(found, part))
+            corrected = loops.inner.add(arith.SubiOp(corrected, part))
         if len(zeros) == 2:
             both = loops.inner.add(arith.MuliOp(zeros[0], zeros[1]))
             both = loops.inner.add(arith.MuliOp(both, loops.constant(contraction.depth, element)))
-            found = loops.inner.add(arith.AddiOp(found, both))
-        return loops.finish(found)
+            corrected = loops.inner.add(arith.AddiOp(corrected, both))
+        return loops.finish(corrected)
 
     def _zero_point(self, loops: Loops, operand: StoredOperand, place: Place) -> SSAValue:
         numbers = operand.zero_points
@@ -298,8 +298,8 @@ class Product:
         if not set(windows) <= set(read):
             # Loops get their sizes from tensors that they alone index: here from one without contents.
             loops.read(emitter.add(EmptyOp([], TensorType(i8, summed))), windows)
-        found = loops.finish(loops.inner.add(arith.AddiOp(loops.total, number)))
-        return found, tuple(AffineDimExpr(loop) for loop in kept)
+        total = loops.finish(loops.inner.add(arith.AddiOp(loops.total, number)))
+        return total, tuple(AffineDimExpr(loop) for loop in kept)
 
 
 def _padded(emitter: Emitter, value: SSAValue, contraction: Contraction, zero_point: int) -> SSAValue:

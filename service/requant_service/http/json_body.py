@@ -91,10 +91,10 @@ def read_json(body: Text, model: type[Model], settings: Settings) -> Model:
     # Finding that there are none takes a tenth of the time of counting.
     if body.find(b"\\") >= 0 and body.count(b"\\") > limit:
         raise LimitError(f"the JSON has more than {limit} backslashes; send tensors as data", limit=limit)
-    found = _read(body, model, settings, in_slices=tokens > SLICE_TOKENS)
-    if isinstance(found, RequantError):
-        raise found
-    return found
+    parsed = _read(body, model, settings, in_slices=tokens > SLICE_TOKENS)
+    if isinstance(parsed, RequantError):
+        raise parsed
+    return parsed
 
 
 def _read(body: Text, model: type[Model], settings: Settings, *, in_slices: bool) -> Model | RequantError:
@@ -183,18 +183,18 @@ def invalid_request(error: ValidationError, model: type[BaseModel], max_values: 
 
     `max_values` is the limit that a list of values has passed before it was found too long here.
     """
-    found = error.errors(include_url=False)
-    if found[0]["type"] == "too_long":
-        place = found[0]["loc"]
+    faults_of_fields = error.errors(include_url=False)
+    if faults_of_fields[0]["type"] == "too_long":
+        place = faults_of_fields[0]["loc"]
         if "values" in place:
             place, limit = place[: place.index("values") + 1], max_values
         else:
-            limit = found[0]["ctx"]["max_length"]
+            limit = faults_of_fields[0]["ctx"]["max_length"]
         return LimitError(f"a list has more than {limit} entries", limit=limit, pointer=pointer(*place))
     listed: set[str] = set()
-    faults = [_fault(item, model, listed) for item in found[:_MAX_FAULTS]]
+    faults = [_fault(item, model, listed) for item in faults_of_fields[:_MAX_FAULTS]]
     named = "; ".join(f"{fault.pointer or 'the body'}: {fault.detail}" for fault in faults[:_MAX_NAMED])
-    more = f" (and {len(found) - _MAX_NAMED} more)" if len(found) > _MAX_NAMED else ""
+    more = f" (and {len(faults_of_fields) - _MAX_NAMED} more)" if len(faults_of_fields) > _MAX_NAMED else ""
     return InvalidRequestError(named + more, tuple(faults))
 
 
@@ -227,16 +227,16 @@ def _fault(item: Any, model: type[BaseModel], listed: set[str]) -> FieldFault:
 
 def fields_at(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
     """Return the names of the fields of the object at a place in a model; none where no object is described."""
-    found: Any = model
+    annotation: Any = model
     for key in location:
         if isinstance(key, int):
-            found = next((each for each in map(_model_in, get_args(found)) if each is not None), None)
+            annotation = next((each for each in map(_model_in, get_args(annotation)) if each is not None), None)
         else:
-            field = getattr(found, "model_fields", {}).get(key)
-            found = None if field is None else field.annotation
-            found = _model_in(found) or found
-    found = _model_in(found)
-    return [] if found is None else list(found.model_fields)
+            field = getattr(annotation, "model_fields", {}).get(key)
+            annotation = None if field is None else field.annotation
+            annotation = _model_in(annotation) or annotation
+    annotation = _model_in(annotation)
+    return [] if annotation is None else list(annotation.model_fields)
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

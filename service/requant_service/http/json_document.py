@@ -75,29 +75,29 @@ class SlicedDocument:
         return self._array(first, ends) if kind == _BRACKET else self._object(first, ends)
 
     def _array(self, first: int, ends: NDArray[np.int64]) -> list[Any]:
-        found: list[Any] = []
-        self._assembled.append(found)
+        values: list[Any] = []
+        self._assembled.append(values)
         for start, stop, heavy in _groups(first, ends):
             begin, end = int(self._places[start]) + 1, int(self._places[stop])
             if heavy:
-                found.append(self._read(begin, end, start + 1, stop))
+                values.append(self._read(begin, end, start + 1, stop))
             else:
-                found += _parse(b"[" + self._members(begin, end) + b"]", begin - 1)
-        return found
+                values += _parse(b"[" + self._members(begin, end) + b"]", begin - 1)
+        return values
 
     def _object(self, first: int, ends: NDArray[np.int64]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        self._assembled.append(found)
+        members: dict[str, Any] = {}
+        self._assembled.append(members)
         for start, stop, heavy in _groups(first, ends):
             begin, end = int(self._places[start]) + 1, int(self._places[stop])
             if heavy:
                 # Its first mark is the bracket that its value begins with.
                 value = int(self._places[start + 1])
                 (key,) = _parse(b"{" + self._body[begin:value] + b"[]}", begin - 1)
-                found[key] = self._read(value, end, start + 1, stop)
+                members[key] = self._read(value, end, start + 1, stop)
             else:
-                found |= _parse(b"{" + self._members(begin, end) + b"}", begin - 1)
-        return found
+                members |= _parse(b"{" + self._members(begin, end) + b"}", begin - 1)
+        return members
 
     def _members(self, begin: int, end: int) -> Text:
         members = self._body[begin:end]
@@ -118,16 +118,16 @@ class SlicedDocument:
 
 def _groups(first: int, ends: NDArray[np.int64]) -> list[tuple[int, int, bool]]:
     """Put members into groups of a slice, each from a mark to a mark. True: it is one member, too large for a slice."""
-    found = []
+    groups = []
     at, start = 0, first
     while at < len(ends):
         after = int(np.searchsorted(ends, start + SLICE_TOKENS, "right"))
         heavy = after <= at
         at = at + 1 if heavy else after
         stop = int(ends[at - 1])
-        found.append((start, stop, heavy))
+        groups.append((start, stop, heavy))
         start = stop
-    return found
+    return groups
 
 
 def _parse(text: Text, offset: int) -> Any:
@@ -206,10 +206,10 @@ class JsonDocument:
 
         The document is parsed again when that is first asked for: binary64 is enough for most.
         """
-        found = self._written
+        value = self._written
         for key in field.split("/"):
-            found = found[int(key)] if isinstance(found, list) else found[key]
-        return found
+            value = value[int(key)] if isinstance(value, list) else value[key]
+        return value
 
 
 def _without_long_texts(body: Text, long: dict[str, memoryview]) -> Text:

@@ -66,10 +66,10 @@ def flattened(values: Sequence[Any], shape: Sequence[int]) -> Sequence[Any]:
     for axis, size in enumerate(shape):
         for index, members in enumerate(level):
             if not isinstance(members, list) or len(members) != size:
-                found = f"has {len(members)} members" if isinstance(members, list) else "is none"
+                actual = f"has {len(members)} members" if isinstance(members, list) else "is none"
                 raise TensorDataError(
                     f"the values are neither {prod(shape)} numbers nor lists nested as the shape "
-                    f"{'x'.join(map(str, shape))}: axis {axis} needs lists of {size}, and this one {found}",
+                    f"{'x'.join(map(str, shape))}: axis {axis} needs lists of {size}, and this one {actual}",
                     pointer=_place(index, shape[:axis]),
                 )
         level = [member for members in level for member in members]
@@ -89,8 +89,8 @@ def encode_elements(element: object, array: NDArray[Any]) -> bytes:
 def decode(values: Sequence[Number], dtype: np.dtype[Any], elements: int, literals: Literals) -> NDArray[Any]:
     """Return `values` as `elements` values of `dtype`. `literals` gives the same numbers as texts."""
     if len(values) != elements:
-        found, needed = _counted(len(values), "value"), _counted(elements, "element")
-        raise TensorDataError(f"there {'is' if len(values) == 1 else 'are'} {found}; the type has {needed}")
+        actual, needed = _counted(len(values), "value"), _counted(elements, "element")
+        raise TensorDataError(f"there {'is' if len(values) == 1 else 'are'} {actual}; the type has {needed}")
     if dtype.kind == "f" or dtype == _BFLOAT16:
         return _floats(values, dtype, literals)
     return _integers(values, dtype)
@@ -178,8 +178,8 @@ def _ties(wide: NDArray[np.float64], narrow: NDArray[Any]) -> NDArray[np.intp]:
     near64 = np.clip(near.astype(np.float64), -above_largest, above_largest)
     far = np.clip(far, -above_largest, above_largest)
     tied = np.abs(wide[candidates] - near64) == np.abs(far - wide[candidates])
-    found: NDArray[np.intp] = candidates[tied]
-    return found
+    ties: NDArray[np.intp] = candidates[tied]
+    return ties
 
 
 def encode(array: NDArray[Any]) -> bytes:

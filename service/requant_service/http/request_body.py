@@ -106,15 +106,15 @@ class ChunkReader(ABC):
         """Return the next `count` bytes, or as many as there are: for the few that come before the elements."""
         stop = self._at + count
         if stop <= len(self._chunk):
-            found = self._chunk[self._at : stop]
+            head = self._chunk[self._at : stop]
             self._at = stop
-            return found
-        found = b""
-        while len(found) < count and await self._next_chunk():
-            taken = self._chunk[self._at : self._at + count - len(found)]
+            return head
+        head = b""
+        while len(head) < count and await self._next_chunk():
+            taken = self._chunk[self._at : self._at + count - len(head)]
             self._at += len(taken)
-            found = found + taken if found else taken
-        return found
+            head = head + taken if head else taken
+        return head
 
     async def elements(self, dtype: np.dtype[Any], group: int, most: int) -> NDArray[Any]:
         """Return what has arrived as at most `most` elements of `dtype`, in whole groups: at least one, where there is.
@@ -128,9 +128,9 @@ class ChunkReader(ABC):
         while (available := len(self._chunk) - self._at) < granule and self._more:
             self._chunk, self._at = self._chunk[self._at :] + await self._message(), 0
         count = min(available // granule * group or available // dtype.itemsize, most)
-        found = np.frombuffer(self._chunk, dtype, count, self._at)
-        self._at += found.nbytes
-        return found if found.flags.aligned else found.copy()
+        elements = np.frombuffer(self._chunk, dtype, count, self._at)
+        self._at += elements.nbytes
+        return elements if elements.flags.aligned else elements.copy()
 
     async def fill(self, target: memoryview) -> int:
         """Copy what comes next into `target` until it is full or the body ends. Return how many bytes were copied."""

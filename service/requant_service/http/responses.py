@@ -209,8 +209,8 @@ class StaticContent:
 
 def accepts_gzip(request: Request) -> bool:
     """Return whether Accept-Encoding names gzip, with another weight than zero (RFC 9110 12.5.3)."""
-    given = ",".join(request.headers.getlist("accept-encoding")).lower()
-    for each in given.split(","):
+    codings = ",".join(request.headers.getlist("accept-encoding")).lower()
+    for each in codings.split(","):
         coding, _, weight = each.partition(";")
         if coding.strip() == "gzip":
             return weight.strip().removeprefix("q=").strip("0.") != "" or not weight
@@ -243,6 +243,6 @@ def _reply(request: Request, body: bytes, tag: str, media_type: str, headers: Ma
 
 def _has(request: Request, tag: str) -> bool:
     """Return whether If-None-Match names the tag. It compares weakly (RFC 9110 13.1.2)."""
-    given = ",".join(request.headers.getlist("if-none-match"))
+    listed = ",".join(request.headers.getlist("if-none-match"))
     # Our tags have no commas in them.
-    return any(each.strip().removeprefix("W/") in (tag, "*") for each in given.split(","))
+    return any(each.strip().removeprefix("W/") in (tag, "*") for each in listed.split(","))

@@ -92,13 +92,13 @@ class PathRouter(Router):
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or the lifespan."""
-        found = self.matching(scope["path"]) if scope["type"] == "http" else None
-        if found is None:
+        match = self.matching(scope["path"]) if scope["type"] == "http" else None
+        if match is None:
             await super().app(scope, receive, send)
             return
-        scope["route"], matched = found
+        scope["route"], matched = match
         scope.update(matched)
-        await found[0].app(scope, receive, send)
+        await match[0].app(scope, receive, send)
 
     async def _not_found(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that no route takes."""

@@ -580,8 +580,8 @@ class Http2Connection(asyncio.BufferedProtocol):
         """Send header fields if there were none, data, and the trailers that end the stream, when windows allow it."""
         if stream.closed or self.transport.is_closing():
             return
-        given = [part if isinstance(part, memoryview) else memoryview(part) for part in parts if len(part)]
-        size = sum(map(len, given))
+        views = [part if isinstance(part, memoryview) else memoryview(part) for part in parts if len(part)]
+        size = sum(map(len, views))
         written: list[Buffer] = []
         if not stream.head_sent:
             stream.head_sent = True
@@ -594,7 +594,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         if not stream.out and not self._write_paused and size <= windows:
             if size:
                 written.append(frames.frame_head(size, FrameType.DATA, 0, stream.number))
-                written += given
+                written += views
                 self._send_window -= size
                 stream.send_window -= size
             if trailers is not None:
@@ -605,7 +605,7 @@ class Http2Connection(asyncio.BufferedProtocol):
             return
         if written:
             self._reply(b"".join(written))
-        stream.out.extend(given)
+        stream.out.extend(views)
         self._sending[stream.number] = stream
         self._pump()
 

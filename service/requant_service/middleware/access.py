@@ -231,10 +231,10 @@ class Cors(CORSMiddleware):
 class _Refusal(Response):
     """What Starlette says of a refused preflight, as a problem."""
 
-    def __init__(self, found: Response) -> None:
+    def __init__(self, response: Response) -> None:
         super().__init__()
-        self._detail = bytes(found.body).decode()
-        self._kept = {name: value for name, value in found.headers.items() if not name.startswith("content-")}
+        self._detail = bytes(response.body).decode()
+        self._kept = {name: value for name, value in response.headers.items() if not name.startswith("content-")}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the problem: here the request is known."""

@@ -51,7 +51,7 @@ Reserve = Callable[[int], Awaitable[None]]
 SentArray: TypeAlias = NpyArray | SafetensorsTensor
 
 
-class _Asked(NamedTuple):
+class _DecodedQuery(NamedTuple):
     """A query, read, the file that it asks for, and the tensor that it names."""
 
     query: ConversionQuery
@@ -77,11 +77,11 @@ async def convert_npy(request: Request, operation: Operation) -> Response:
     running, scope = require_ready(request), request.scope
     sent = context_of(scope).headers
     key = (scope["path"], scope["query_string"], sent.get(b"content-type"), sent.get(b"content-encoding"))
-    asked: _Asked | None = running.decoded.get(key)
-    if asked is None:
+    decoded: _DecodedQuery | None = running.decoded.get(key)
+    if decoded is None:
         require_media_type(request.headers, _MEDIA_TYPES)
-        asked = await _read_query(request, operation, running)
-        running.decoded.put(key, asked, plan_bytes(None, len(scope["query_string"])))
+        decoded = await _read_query(request, operation, running)
+        running.decoded.put(key, decoded, plan_bytes(None, len(scope["query_string"])))
     reader = BodyReader(scope, request.receive, running.settings.max_binary_bytes)
     reserve = partial(reserve_memory, scope)
     text = await short_header_text(reader)
@@ -89,22 +89,22 @@ async def convert_npy(request: Request, operation: Operation) -> Response:
         start = await reader.head(npy.SHORT_START_BYTES)
         if begins_safetensors(start, media_type(request.headers)):
             accept = request.headers.get("accept", "")
-            return await _convert_safetensors(reader, start, key, asked, accept, running, reserve)
+            return await _convert_safetensors(reader, start, key, decoded, accept, running, reserve)
         text, length = await long_header_text(reader, start)
     else:
         length = len(text)
-    if asked.tensor is not None:
+    if decoded.tensor is not None:
         detail = "names a tensor of a safetensors file; the body is a .npy file"
         raise InvalidRequestError.of_field("/tensor", "extra_forbidden", detail, message=f"tensor: {detail}")
-    if asked.query.conversion.leaves_scales_open:
+    if decoded.query.conversion.leaves_scales_open:
         array = NpyArray(npy.parse_header(text, length, running.settings.max_rank))
         with flat_pointers():
-            return await _derive(reader, array, asked, BINARY, running, reserve)
+            return await _derive(reader, array, decoded, BINARY, running, reserve)
     file: _File | None = running.decoded.get((*key, text))
     if file is None:
         array = NpyArray(npy.parse_header(text, length, running.settings.max_rank))
-        file = await _plan(array, asked.query, BINARY, running)
-        running.decoded.put((*key, text), file, plan_bytes(file.planned.plan, asked.query.characters))
+        file = await _plan(array, decoded.query, BINARY, running)
+        running.decoded.put((*key, text), file, plan_bytes(file.planned.plan, decoded.query.characters))
     return await _convert(reader, file, running, reserve)
 
 
@@ -112,7 +112,7 @@ async def _convert_safetensors(
     reader: BodyReader,
     start: bytes,
     key: tuple[object, ...],
-    asked: _Asked,
+    decoded: _DecodedQuery,
     accept: str,
     running: Runtime,
     reserve: Reserve,
@@ -125,13 +125,13 @@ async def _convert_safetensors(
     file: _File | None = running.decoded.get(key) if kept else None
     if file is not None:
         return await _convert(reader, file, running, reserve)
-    tensor = await read_tensor(text, asked.tensor, reader, running)
-    if asked.query.conversion.leaves_scales_open:
+    tensor = await read_tensor(text, decoded.tensor, reader, running)
+    if decoded.query.conversion.leaves_scales_open:
         with flat_pointers():
-            return await _derive(reader, tensor, asked, reply, running, reserve)
-    file = await _plan(tensor, asked.query, reply, running)
+            return await _derive(reader, tensor, decoded, reply, running, reserve)
+    file = await _plan(tensor, decoded.query, reply, running)
     if kept:
-        running.decoded.put(key, file, plan_bytes(file.planned.plan, asked.query.characters))
+        running.decoded.put(key, file, plan_bytes(file.planned.plan, decoded.query.characters))
     return await _convert(reader, file, running, reserve)
 
 
@@ -150,24 +150,24 @@ async def _convert(reader: BodyReader, file: _File, running: Runtime, reserve: R
         await end()  # more than can come: that it does not is all that is left to see
     if file.bytes_before:
         await reader.skip(file.bytes_before)
-    found = await convert_body(reader, file.planned, running, reserve, end)
-    return file_response(found, file.reply_head, file.reply_headers, file.reply_media_type)
+    converted = await convert_body(reader, file.planned, running, reserve, end)
+    return file_response(converted, file.reply_head, file.reply_headers, file.reply_media_type)
 
 
-async def _read_query(request: Request, operation: Operation, running: Runtime) -> _Asked:
+async def _read_query(request: Request, operation: Operation, running: Runtime) -> _DecodedQuery:
     others = ("tensor", "output") if operation is Operation.QUANTIZE else ("tensor",)
     with flat_pointers():
         query, given = await read_conversion_query(request, operation, running, others)
     output = read_output_format(given)
     check_output_format(output, query.conversion)
-    return _Asked(query, output, given.get("tensor"))
+    return _DecodedQuery(query, output, given.get("tensor"))
 
 
 async def _derive(
-    reader: BodyReader, array: SentArray, asked: _Asked, reply: str, running: Runtime, reserve: Reserve
+    reader: BodyReader, array: SentArray, decoded: _DecodedQuery, reply: str, running: Runtime, reserve: Reserve
 ) -> Response:
     """Receive all of a tensor, find scales for it, and quantize it. `reply`: the media type of a file without them."""
-    header_bytes, query = reader.consumed, asked.query
+    header_bytes, query = reader.consumed, decoded.query
     call = array.called(query)
     with array.advising(call):
         derivation = await plan_derivation(call, query.characters, running)
@@ -180,7 +180,7 @@ async def _derive(
     array.check_size(reader.received - header_bytes)
     source, head = data.view(derivation.dtype), partial(_head, array, reply)
     with array.advising(call):
-        return await quantize_deriving(derivation, source, asked.output, running, reserve, head, reply)
+        return await quantize_deriving(derivation, source, decoded.output, running, reserve, head, reply)
 
 
 def _head(array: SentArray, reply: str, planned: PlannedConversion) -> bytes:

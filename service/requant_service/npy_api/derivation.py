@@ -73,18 +73,18 @@ async def quantize_deriving(
     await reserve(planned.output_bytes)
 
     def work() -> Response:
-        found = convert_array(source, planned, running.metrics)
+        converted = convert_array(source, planned, running.metrics)
         if output_format is OutputFormat.NPY:
-            return file_response(found, head(planned), reply_headers(planned), media_type)
-        return _npz_response(found, scales)
+            return file_response(converted, head(planned), reply_headers(planned), media_type)
+        return _npz_response(converted, scales)
 
     return await running.executor.run_array(source.nbytes, work)
 
 
-def _npz_response(found: Converted, scales: DerivedScales) -> Response:
-    planned = found.result.planned
-    assert isinstance(found.output, np.ndarray)
-    y = found.output.reshape(planned.output_shape)
+def _npz_response(converted: Converted, scales: DerivedScales) -> Response:
+    planned = converted.result.planned
+    assert isinstance(converted.output, np.ndarray)
+    y = converted.output.reshape(planned.output_shape)
     zero_point = scales.zero_point(planned.plan.output_dtype)
     arrays = {"y": y, "scale": scales.scale, "zero_point": zero_point, "type": np.array(planned.output_type)}
-    return BuffersResponse(write_npz(arrays), BINARY, (*reply_headers(planned), saturated_header(found.result)))
+    return BuffersResponse(write_npz(arrays), BINARY, (*reply_headers(planned), saturated_header(converted.result)))

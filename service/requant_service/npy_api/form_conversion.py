@@ -169,8 +169,8 @@ async def _convert(form: _Form, operation: Operation, running: Runtime, reserve:
     npy.check_dtype(header, planned.input_dtype, named=named)
     if planned.packed_in is not None:
         check_dense_bytes(header.elements, planned.elements, planned.packed_in)
-    found = await convert_received(data.view(planned.input_dtype), planned, running, reserve)
-    return file_response(found, npy_head(planned), reply_headers(planned))
+    converted = await convert_received(data.view(planned.input_dtype), planned, running, reserve)
+    return file_response(converted, npy_head(planned), reply_headers(planned))
 
 
 async def _call(form: _Form, operation: Operation, running: Runtime) -> tuple[ConversionCall, int]:

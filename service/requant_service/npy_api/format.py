@@ -271,9 +271,9 @@ def check_dtype(header: NpyHeader, dtype: np.dtype[Any], *, named: bool) -> None
     else:
         fits = np.dtype(header.descr) == dtype
     if not fits:
-        found = np.dtype(header.descr)
-        advice = f": save x.astype(numpy.{dtype.name})" if (found.kind == "f") == (dtype.kind == "f") else ""
+        actual = np.dtype(header.descr)
+        advice = f": save x.astype(numpy.{dtype.name})" if (actual.kind == "f") == (dtype.kind == "f") else ""
         raise NpyError(
-            f"the .npy holds {found.name} ({header.descr!r}); the input type is kept as {dtype.name} "
+            f"the .npy holds {actual.name} ({header.descr!r}); the input type is kept as {dtype.name} "
             f"({dtype.str!r}){advice}"
         )

@@ -82,22 +82,22 @@ class NpyArray:
         if planned.packed_in is not None:
             check_dense_bytes(self.header.elements, planned.elements, planned.packed_in)
 
-    def check_size(self, found: int) -> None:
+    def check_size(self, actual: int) -> None:
         """Raise NpyError unless so many bytes behind the header are what it promises."""
-        check_size(self.header, found)
+        check_size(self.header, actual)
 
     def advising(self, call: ConversionCall) -> AbstractContextManager[None]:
         """Say what to do with elements that the conversion does not take."""
         return advising_numpy(self.header, call)
 
 
-def check_size(header: npy.NpyHeader, found: int) -> None:
+def check_size(header: npy.NpyHeader, actual: int) -> None:
     """Raise NpyError unless so many bytes of data are what the header promises."""
-    if found != header.data_bytes:
+    if actual != header.data_bytes:
         raise NpyError(
             f"the .npy header declares {header.elements} elements of {header.item_bytes} bytes, which is "
             f"{header.data_bytes}; "
-            f"the body has {found} bytes of data"
+            f"the body has {actual} bytes of data"
         )
 
 
@@ -125,8 +125,8 @@ _CASTS = {
 
 def _wanted(call: ConversionCall) -> FloatElement | None:
     """Return the real numbers that a quantization reads, as far as its output type says it."""
-    given = call.output_type
-    element = given.element if isinstance(given, TensorType) else given
+    output_type = call.output_type
+    element = output_type.element if isinstance(output_type, TensorType) else output_type
     if call.operation is not Operation.QUANTIZE or not isinstance(
         element, UniformQuantizedType | AnyType | CalibratedType
     ):

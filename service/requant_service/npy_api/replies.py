@@ -34,9 +34,9 @@ def npy_head(planned: PlannedConversion) -> bytes:
     return write_header(planned.output_dtype, planned.output_shape)
 
 
-def file_response(found: Converted, head: bytes, headers: tuple[Header, ...], media_type: str = BINARY) -> Response:
+def file_response(converted: Converted, head: bytes, headers: tuple[Header, ...], media_type: str = BINARY) -> Response:
     """Return the output of a conversion as a file, given what is the same for all data."""
-    fields = (*headers, saturated_header(found.result))
-    if isinstance(found.output, np.ndarray):
-        return BuffersResponse([head, found.output.view(np.uint8).data], media_type, fields)
-    return StreamedResponse(head, found.output, found.result.planned.output_bytes, media_type, fields)
+    fields = (*headers, saturated_header(converted.result))
+    if isinstance(converted.output, np.ndarray):
+        return BuffersResponse([head, converted.output.view(np.uint8).data], media_type, fields)
+    return StreamedResponse(head, converted.output, converted.result.planned.output_bytes, media_type, fields)

@@ -136,8 +136,8 @@ def _entry(header: Header, name: str | None) -> TensorEntry:
             return entry
     compared = [entry.name for entry in entries[:_MAX_COMPARED] if len(entry.name) <= _LONGEST_COMPARED]
     hint = did_you_mean(name, {excerpt(each): None for each in compared})
-    asked = f" ({hint})" if hint else ""
-    detail = f"the file has no tensor '{excerpt(name)}'{asked}; its {len(entries)} are {_listed(entries)}"
+    wanted = f" ({hint})" if hint else ""
+    detail = f"the file has no tensor '{excerpt(name)}'{wanted}; its {len(entries)} are {_listed(entries)}"
     raise InvalidRequestError.of_field("/tensor", "enum", detail, message=f"tensor: {detail}")
 
 
@@ -174,24 +174,24 @@ class SafetensorsTensor:
 
         A type of a tensor of F4 has the shape that the header states, not that of the bytes.
         """
-        given = query.conversion.input_type
-        call = query.call(self.entry.shape, _ELEMENTS[self.entry.dtype] if given is None else None)
-        if self.entry.dtype != _PACKED or call.operation is not Operation.DEQUANTIZE or given is None:
+        stated = query.conversion.input_type
+        call = query.call(self.entry.shape, _ELEMENTS[self.entry.dtype] if stated is None else None)
+        if self.entry.dtype != _PACKED or call.operation is not Operation.DEQUANTIZE or stated is None:
             return call
-        assert not isinstance(given, str)
+        assert not isinstance(stated, str)
         with default_pointer("/input_type"):
-            return call._replace(packing=Packing.DENSE, input_type=bind(given, self.entry.shape))
+            return call._replace(packing=Packing.DENSE, input_type=bind(stated, self.entry.shape))
 
     def check_dtype(self, call: ConversionCall, dtype: np.dtype[Any]) -> None:
         """Raise SafetensorsError unless its elements are of the input type that the request names.
 
         Unsigned integers are taken for the bit patterns of floats of their width.
         """
-        given = call.input_type
-        if given is None:
+        stated = call.input_type
+        if stated is None:
             return
-        assert not isinstance(given, str)
-        element = given.element if isinstance(given, TensorType) else given
+        assert not isinstance(stated, str)
+        element = stated.element if isinstance(stated, TensorType) else stated
         assert isinstance(element, ElementType)
         own, wanted = _ELEMENTS[self.entry.dtype], element_name(element)
         fits = (
@@ -209,10 +209,10 @@ class SafetensorsTensor:
         if planned.packed_in is not None:
             check_dense_bytes(self.data_bytes, planned.elements, planned.packed_in)
 
-    def check_size(self, found: int) -> None:
+    def check_size(self, actual: int) -> None:
         """Raise SafetensorsError unless so many bytes behind the header are what it promises."""
-        if found != self.bytes_left:
-            raise SafetensorsError(f"the tensors end at byte {self.size}, the body has {self.data + found} bytes")
+        if actual != self.bytes_left:
+            raise SafetensorsError(f"the tensors end at byte {self.size}, the body has {self.data + actual} bytes")
 
     def advising(self, call: ConversionCall) -> AbstractContextManager[None]:
         """Nothing: what to do in which framework is not known."""

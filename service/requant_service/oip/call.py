@@ -39,8 +39,8 @@ class Call:
         """Return the tensors of a variadic input in their order."""
         if name in self.inputs:
             return [self.inputs[name]]
-        found = (self.inputs.get(f"{name}_{index}") for index in range(len(self.inputs)))
-        return [tensor for tensor in found if tensor is not None]
+        numbered = (self.inputs.get(f"{name}_{index}") for index in range(len(self.inputs)))
+        return [tensor for tensor in numbered if tensor is not None]
 
     def has(self, name: str) -> bool:
         """Return whether a parameter is there."""
@@ -77,20 +77,20 @@ class Call:
         """
         if not self.has(name):
             return None
-        found = read_list(name, self.text(name), int)
-        for index, member in enumerate(found):
+        members = read_list(name, self.text(name), int)
+        for index, member in enumerate(members):
             if not lowest <= member <= LARGEST_INTEGER:
                 detail = f"member {index} is not from {lowest} to {LARGEST_INTEGER}"
                 raise InvalidRequestError.of_field(pointer_to(name), "out_of_range", detail)
-        return tuple(found)
+        return tuple(members)
 
     def choice(self, name: str, choices: type[Choice]) -> Choice:
         """Return the member of an enumeration that a parameter names, or raise InvalidRequestError."""
-        given = self.text(name)
-        if given not in tuple(choices):
+        value = self.text(name)
+        if value not in tuple(choices):
             detail = f"not one of {', '.join(choices)}"
             raise InvalidRequestError(f"parameter {name}: {detail}", (FieldFault(pointer_to(name), "enum", detail),))
-        return choices(given)
+        return choices(value)
 
     def type(self, name: str) -> Type:
         """Return the type that a parameter names."""
@@ -107,6 +107,6 @@ class Call:
     def tensor_type(self, name: str, parameter: str) -> TensorType:
         """Return what an input is: the type that a parameter names, or else what its datatype means by itself."""
         tensor = self.inputs[name]
-        given = self.type(parameter) if self.has(parameter) else tensor.datatype.element
+        stated = self.type(parameter) if self.has(parameter) else tensor.datatype.element
         with default_pointer(pointer_to(parameter)):
-            return bind(given, tensor.shape)
+            return bind(stated, tensor.shape)

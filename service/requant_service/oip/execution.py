@@ -54,13 +54,13 @@ async def run_in_memory(
     shared = SharedTensors(head.input_regions, head.output_regions, running)
     try:
         call = await _with_shared_inputs(call, model, head, shared, running, reserve)
-        found = await run(model, head, call, shared, running, reserve, reply)
+        answer = await run(model, head, call, shared, running, reserve, reply)
     except RequantError:
         # It may be about the zeros that replaced missing pages.
         shared.check()
         raise
     shared.check()
-    return found
+    return answer
 
 
 async def _run_conversion(
@@ -81,13 +81,13 @@ async def _run_conversion(
         await reserve(planned.output_bytes)
     try:
         check = None if shared is None else shared.check
-        found = await convert_in_memory(x.data, planned, running, target, check)
+        converted = await convert_in_memory(x.data, planned, running, target, check)
     except (TensorDataError, PreconditionError) as error:
         error.pointer = error.pointer or x.pointer
         raise
-    assert isinstance(found.output, np.ndarray)
-    outputs = tuple(outputs_of(planned, found.output, multipliers=True, scales=scales))
-    report = {**report_of(found.result, scales), **explanation}
+    assert isinstance(converted.output, np.ndarray)
+    outputs = tuple(outputs_of(planned, converted.output, multipliers=True, scales=scales))
+    report = {**report_of(converted.result, scales), **explanation}
     if shared is None:
         return reply(Answer(outputs, report))
     copied = planned.output_bytes if target is None and "y" in shared.outputs else 0
@@ -216,13 +216,13 @@ def inputs_of(head: InferenceHead, blobs: oip.Blobs) -> Mapping[str, InputTensor
 
 def chosen_outputs(outputs: Iterable[OutputTensor], head: InferenceHead) -> list[tuple[OutputTensor, bool]]:
     """Return the outputs that are wanted, each with whether it is sent in binary. A model may not give all it has."""
-    given = {output.name: output for output in outputs}
+    named = {output.name: output for output in outputs}
     if head.all_wanted:
         # An output of a variadic slot is wanted by the name of that.
-        slots = (name if name in head.wanted else name.rpartition("_")[0] for name in given)
-        return [(output, head.wanted[slot]) for output, slot in zip(given.values(), slots, strict=True)]
+        slots = (name if name in head.wanted else name.rpartition("_")[0] for name in named)
+        return [(output, head.wanted[slot]) for output, slot in zip(named.values(), slots, strict=True)]
     for name in head.wanted:
-        if name not in given:
-            detail = f"this call has no output {name}; it has {', '.join(given)}"
+        if name not in named:
+            detail = f"this call has no output {name}; it has {', '.join(named)}"
             raise InvalidRequestError(detail, (FieldFault("/outputs", "missing", detail),))
-    return [(given[name], binary) for name, binary in head.wanted.items() if name in given]
+    return [(named[name], binary) for name, binary in head.wanted.items() if name in named]

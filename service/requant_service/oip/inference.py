@@ -70,9 +70,9 @@ class _Body:
         await self.reader.skip_rest()
         self._check(self.reader.received - self.json_bytes)
 
-    def _check(self, found: int) -> None:
-        if found != self.head.blob_bytes:
-            raise oip.wrong_length(self.head.blob_bytes, found, length_stated=self.length_stated)
+    def _check(self, actual: int) -> None:
+        if actual != self.head.blob_bytes:
+            raise oip.wrong_length(self.head.blob_bytes, actual, length_stated=self.length_stated)
 
 
 async def infer(request: Request, model: Model, version: str) -> Response:
@@ -144,13 +144,13 @@ class _Reply:
             return BuffersResponse([text], MEDIA_TYPE)
         return BuffersResponse([text, *pieces[1:]], BINARY, _length_field(text))
 
-    def leaving(self, text: bytes, found: Converted) -> Response:
+    def leaving(self, text: bytes, converted: Converted) -> Response:
         """Return the reply of a conversion whose output alone follows the JSON, which is `text` without the `id`."""
         text = self.text(text)
-        if isinstance(found.output, np.ndarray):
-            return BuffersResponse([text, found.output.view(np.uint8).data], BINARY, _length_field(text))
-        size = found.result.planned.output_bytes
-        return StreamedResponse(text, found.output, size, BINARY, _length_field(text))
+        if isinstance(converted.output, np.ndarray):
+            return BuffersResponse([text, converted.output.view(np.uint8).data], BINARY, _length_field(text))
+        size = converted.result.planned.output_bytes
+        return StreamedResponse(text, converted.output, size, BINARY, _length_field(text))
 
 
 def _length_field(text: bytes) -> tuple[tuple[bytes, bytes], ...]:
@@ -180,22 +180,22 @@ async def _run_arriving(request: Request, model: Model, version: str, body: _Bod
     y_alone = y_is_alone(planned, head.wanted)
     reserve = partial(reserve_memory, request.scope)
     try:
-        found = await convert_body(body.reader, planned, running, reserve, body.end, whole=not y_alone)
+        converted = await convert_body(body.reader, planned, running, reserve, body.end, whole=not y_alone)
     except (TensorDataError, PreconditionError) as error:
         error.pointer = error.pointer or arriving.pointer
         raise
 
     def answer() -> Answer:
-        data = found.output if isinstance(found.output, np.ndarray) else None
-        return Answer(tuple(outputs_of(planned, data, multipliers=not y_alone)), report_of(found.result))
+        data = converted.output if isinstance(converted.output, np.ndarray) else None
+        return Answer(tuple(outputs_of(planned, data, multipliers=not y_alone)), report_of(converted.result))
 
     if not y_alone:
         return await running.executor.run_array(head.blob_bytes, lambda: reply.response(head, answer()))
-    if head.replied is not None and head.replied[0] == found.result:
-        return reply.leaving(head.replied[1], found)
+    if head.replied is not None and head.replied[0] == converted.result:
+        return reply.leaving(head.replied[1], converted)
     pieces, _ = reply.pieces(head, answer())
-    head.replied = found.result, bytes(pieces[0])
-    return reply.leaving(head.replied[1], found)
+    head.replied = converted.result, bytes(pieces[0])
+    return reply.leaving(head.replied[1], converted)
 
 
 async def _receive_json(reader: BodyReader, length: int | None, settings: Settings) -> bytes:
@@ -205,14 +205,14 @@ async def _receive_json(reader: BodyReader, length: int | None, settings: Settin
     if length > settings.max_json_bytes:
         limit = settings.max_json_bytes
         raise LimitError(f"the JSON has {length} bytes; the limit is {limit}", limit=limit)
-    found = length if reader.declared is None else min(length, reader.declared)
+    received = length if reader.declared is None else min(length, reader.declared)
     text = b""
-    if found == length:
+    if received == length:
         text = await reader.head(length) if length <= _SHORT_JSON else (await reader.take(length)).tobytes()
     if len(text) < length:
-        found = len(text) if reader.declared is None else found
+        received = len(text) if reader.declared is None else received
         raise MalformedRequestError(
-            f"the Inference-Header-Content-Length is {length}; the whole body has {found} bytes"
+            f"the Inference-Header-Content-Length is {length}; the whole body has {received} bytes"
         )
     return text
 
@@ -225,10 +225,10 @@ async def _receive_raw(reader: BodyReader, model: Model, query: Mapping[str, str
         raise MalformedRequestError(
             f"an Inference-Header-Content-Length of 0 means that the body is one tensor; {model.name} takes {named}"
         )
-    given: dict[str, Value] = {
+    own_parameters: dict[str, Value] = {
         each.name: each.from_text(query[each.name]) for each in model.parameters if each.name in query
     }
-    parameters = completed(model.parameters, given)
+    parameters = completed(model.parameters, own_parameters)
     datatype = DATATYPES[needed[0].datatypes[0]]
     blob = await reader.rest()
     elements, left = divmod(len(blob), datatype.dtype.itemsize)

@@ -105,30 +105,30 @@ def pointer_to(parameter: str) -> str:
     return pointer("parameters", parameter)
 
 
-def completed(parameters: Iterable[Parameter], given: Mapping[str, Value]) -> dict[str, Value | None]:
+def completed(parameters: Iterable[Parameter], sent: Mapping[str, Value]) -> dict[str, Value | None]:
     """Return every parameter with its value: given, default, or None for an optional one that is absent.
 
     Raise InvalidRequestError for those that are unknown, missing, or of another kind.
     """
     known = {parameter.name: parameter for parameter in parameters}
-    faults = list(_faults(known, given))
+    faults = list(_faults(known, sent))
     if faults:
         name = faults[0].pointer.removeprefix(pointer_to(""))
         raise InvalidRequestError(f"parameter {name}: {faults[0].detail}", tuple(faults))
     return {
-        name: parameter.read(given[name]) if name in given else parameter.default for name, parameter in known.items()
+        name: parameter.read(sent[name]) if name in sent else parameter.default for name, parameter in known.items()
     }
 
 
-def _faults(known: Mapping[str, Parameter], given: Mapping[str, Value]) -> Iterator[FieldFault]:
-    for name in given:
+def _faults(known: Mapping[str, Parameter], sent: Mapping[str, Value]) -> Iterator[FieldFault]:
+    for name in sent:
         if name not in known:
             yield FieldFault(pointer_to(excerpt(name)), "extra_forbidden", not_among("parameter", name, known))
     for name, parameter in known.items():
-        if name not in given:
+        if name not in sent:
             fault = FieldFault(pointer_to(name), "missing", "required") if parameter.required else None
         else:
-            fault = parameter.fault(given[name])
+            fault = parameter.fault(sent[name])
         if fault is not None:
             yield fault
 
@@ -140,16 +140,18 @@ def read_list(parameter: str, text: str, *kinds: type) -> list[Any]:
     """
     place = pointer_to(parameter)
     try:
-        found = json.loads(text if text.lstrip().startswith("[") else f"[{text}]") if len(text) <= _LONGEST_LIST else 0
+        members = (
+            json.loads(text if text.lstrip().startswith("[") else f"[{text}]") if len(text) <= _LONGEST_LIST else 0
+        )
     except (ValueError, RecursionError):
-        found = None
+        members = None
     named = " or ".join(_NAMES[kind] for kind in kinds)
-    if not isinstance(found, list) or len(found) > MAX_ENTRIES:
+    if not isinstance(members, list) or len(members) > MAX_ENTRIES:
         raise _wrong(place, f"expected a JSON list of at most {MAX_ENTRIES} members, each {named}")
-    for index, member in enumerate(found):
+    for index, member in enumerate(members):
         if type(member) not in kinds or (type(member) is not str and _finite(member) is None):
             raise _wrong(place, f"member {index} is not {named}")
-    return found
+    return members
 
 
 _NAMES = {int: "an integer", float: "a number", str: "a string"}

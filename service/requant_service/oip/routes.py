@@ -236,8 +236,8 @@ async def register_region(request: Request, region: str) -> Response:
     running = runtime(request)
     regions = registered_regions(running)
     text = (await BodyReader(request.scope, request.receive, _LONGEST_BODY).rest()).tobytes()
-    given = read_json(text, schemas.SharedMemoryRegistration, running.settings)
-    regions.register(region, given.key, given.offset, given.byte_size)
+    registration = read_json(text, schemas.SharedMemoryRegistration, running.settings)
+    regions.register(region, registration.key, registration.offset, registration.byte_size)
     return json_response(schemas.Done())
 
 

@@ -56,14 +56,14 @@ def region_part(parameters: Mapping[str, Any], place: str) -> RegionPart | None:
     """
     if not any(name in parameters for name in REGION_PARAMETERS):
         return None
-    given = {OFFSET: 0, **parameters}
+    stated = {OFFSET: 0, **parameters}
     for name, kind, says in ((REGION, str, "a string"), (BYTE_SIZE, int, "a number"), (OFFSET, int, "a number")):
         where = f"{place}{pointer('parameters', name)}"
-        if name not in given:
+        if name not in stated:
             raise InvalidRequestError.of_field(where, "missing", f"{REGION} and {BYTE_SIZE} are given together")
-        if type(given[name]) is not kind or (kind is int and given[name] < 0):
+        if type(stated[name]) is not kind or (kind is int and stated[name] < 0):
             raise InvalidRequestError.of_field(where, "invalid", f"expected {says}{' of bytes' if kind is int else ''}")
-    return RegionPart(given[REGION], given[OFFSET], given[BYTE_SIZE], place)
+    return RegionPart(stated[REGION], stated[OFFSET], stated[BYTE_SIZE], place)
 
 
 Array = NDArray[Any]

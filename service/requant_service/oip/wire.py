@@ -73,13 +73,13 @@ Array = NDArray[Any]
 def json_length(scope: Scope) -> int | None:
     """Return the stated length of the JSON, None if the body is JSON alone. 0: it is a tensor alone."""
     fields = context_of(scope).headers
-    found = fields.get(LENGTH_FIELD)
-    if found is None:
+    length = fields.get(LENGTH_FIELD)
+    if length is None:
         return None
-    text = found.decode("latin-1")
-    given = [text] if len(fields) == len(scope["headers"]) else Headers(scope=scope).getlist(LENGTH_HEADER)
-    if len(given) > 1 or not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
-        shown = excerpt(", ".join(given))
+    text = length.decode("latin-1")
+    lengths = [text] if len(fields) == len(scope["headers"]) else Headers(scope=scope).getlist(LENGTH_HEADER)
+    if len(lengths) > 1 or not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
+        shown = excerpt(", ".join(lengths))
         raise MalformedRequestError(f"the Inference-Header-Content-Length is {shown!r}; expected one decimal number")
     return int(text)
 
@@ -130,20 +130,20 @@ Blobs = list[tuple[InputHead, NDArray[np.uint8]]]
 def input_heads(inputs: Sequence[InferenceInput], model: Model, max_rank: int) -> list[InputHead]:
     """Return what the JSON says of each input, checked against the model: names, datatypes, shapes and sizes."""
     heads: dict[str, InputHead] = {}
-    for index, given in enumerate(inputs):
+    for index, tensor in enumerate(inputs):
         place = pointer("inputs", index)
-        slot = slot_named(model.inputs, given.name)
+        slot = slot_named(model.inputs, tensor.name)
         if slot is None:
-            raise _invalid(f"{place}/name", _no_such("input", given.name, model, model.inputs))
-        if given.name in heads:
-            raise _invalid(f"{place}/name", f"the input {given.name} occurs more than once")
-        datatype = datatype_named(given.datatype, f"{place}/datatype")
+            raise _invalid(f"{place}/name", _no_such("input", tensor.name, model, model.inputs))
+        if tensor.name in heads:
+            raise _invalid(f"{place}/name", f"the input {tensor.name} occurs more than once")
+        datatype = datatype_named(tensor.datatype, f"{place}/datatype")
         if datatype.name not in slot.datatypes:
-            raise _invalid(f"{place}/datatype", f"{given.name} takes {', '.join(slot.datatypes)}; not {datatype.name}")
-        region = region_part(given.parameters, place)
-        head = InputHead(given.name, datatype, _shape(given.shape, place, max_rank), index, given.data, region)
-        _check_size(given, head)
-        heads[given.name] = head
+            raise _invalid(f"{place}/datatype", f"{tensor.name} takes {', '.join(slot.datatypes)}; not {datatype.name}")
+        region = region_part(tensor.parameters, place)
+        head = InputHead(tensor.name, datatype, _shape(tensor.shape, place, max_rank), index, tensor.data, region)
+        _check_size(tensor, head)
+        heads[tensor.name] = head
     for slot in model.inputs:
         if slot.variadic:
             _check_names(slot, [name for name in heads if slot_named([slot], name)])
@@ -174,13 +174,13 @@ def _shape(shape: Sequence[int], place: str, max_rank: int) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _check_size(given: InferenceInput, head: InputHead) -> None:
+def _check_size(tensor: InferenceInput, head: InputHead) -> None:
     """Check that the elements come in one of the three forms, and a stated size against datatype and shape."""
-    unknown = [name for name in given.parameters if name not in (BINARY_SIZE, *REGION_PARAMETERS)]
+    unknown = [name for name in tensor.parameters if name not in (BINARY_SIZE, *REGION_PARAMETERS)]
     if unknown:
         place = head.pointer + pointer("parameters", excerpt(unknown[0]))
         raise _invalid(place, f"not a parameter of an input; there are {', '.join((BINARY_SIZE, *REGION_PARAMETERS))}")
-    stated, name = given.parameters.get(BINARY_SIZE), BINARY_SIZE
+    stated, name = tensor.parameters.get(BINARY_SIZE), BINARY_SIZE
     if [stated is None, head.values is None, head.region is None].count(False) != 1:
         raise _invalid(head.pointer, f"exactly one of data and the parameters {BINARY_SIZE} and {REGION} is required")
     if head.region is not None:
@@ -202,11 +202,11 @@ def _shown(number: int) -> str:
     return str(number) if number < 1 << 64 else "more than 2^64"
 
 
-def wrong_length(expected: int, found: int, *, length_stated: bool) -> MalformedRequestError:
+def wrong_length(expected: int, actual: int, *, length_stated: bool) -> MalformedRequestError:
     """Return the error of a body in which another number of bytes follows the JSON than the inputs say."""
     hint = "" if length_stated else "; Inference-Header-Content-Length gives the length of the JSON"
     return MalformedRequestError(
-        f"the inputs say that {expected} bytes follow the JSON; the body has {found} there{hint}"
+        f"the inputs say that {expected} bytes follow the JSON; the body has {actual} there{hint}"
     )
 
 
@@ -248,8 +248,8 @@ def _numbers_for_booleans(members: Sequence[Any]) -> list[Any]:
 
 def _data_again(body: bytes, head: InputHead, **readers: Any) -> list[Any]:
     """Read the data of an input once more, with other readers of its numbers."""
-    found: list[Any] = json.loads(body, **readers)["inputs"][head.index]["data"]
-    return found
+    data: list[Any] = json.loads(body, **readers)["inputs"][head.index]["data"]
+    return data
 
 
 def check_booleans(tensor: InputTensor) -> None:
@@ -402,13 +402,13 @@ class HeadText(NamedTuple):
 
 def head_text(text: bytes) -> HeadText:
     """Cut the `id` out of the JSON of a head, if it is the first or the last member."""
-    found = _FIRST_ID.match(text)
-    if found is None and text.find(b'"id"', -_LAST_BYTES) > 0:
-        found = _LAST_ID.search(text, max(len(text) - _LAST_BYTES, 0))
-    if found is None:
+    matched = _FIRST_ID.match(text)
+    if matched is None and text.find(b'"id"', -_LAST_BYTES) > 0:
+        matched = _LAST_ID.search(text, max(len(text) - _LAST_BYTES, 0))
+    if matched is None:
         return HeadText(text, b"", None)
-    start, stop = found.span(1)
-    return HeadText(text[:start], text[stop:], found[1].decode("ascii"))
+    start, stop = matched.span(1)
+    return HeadText(text[:start], text[stop:], matched[1].decode("ascii"))
 
 
 def read_head(text: bytes, model: Model, settings: Settings) -> InferenceHead:
@@ -421,11 +421,11 @@ def read_head(text: bytes, model: Model, settings: Settings) -> InferenceHead:
         detail = "the path names another model"
         raise InvalidRequestError(f"model_name: {detail}", (FieldFault("/model_name", "mismatch", detail),))
     heads = input_heads(request.inputs, model, settings.max_rank)
-    given = {name: value for name, value in request.parameters.items() if name != BINARY_OUTPUT}
+    parameters = {name: value for name, value in request.parameters.items() if name != BINARY_OUTPUT}
     return InferenceHead(
         heads=heads,
         inputs={head.name: tensor_of_json(head, text, settings) for head in heads if head.values is not None},
-        parameters=completed(model.parameters, given),
+        parameters=completed(model.parameters, parameters),
         wanted=wanted_outputs(request, model),
         all_wanted=not request.outputs,
         id=request.id if "id" in request.model_fields_set else None,

@@ -51,7 +51,7 @@ Errors are `application/problem+json` with a stable `code`."""
 
 def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     """Return the document for these routes."""
-    found = get_openapi(
+    made = get_openapi(
         title=TITLE,
         version=VERSION,
         description=_DESCRIPTION,
@@ -61,9 +61,9 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         separate_input_output_schemas=False,
     )
-    found["x-tagGroups"] = tag_groups()
-    found["info"]["x-limits"] = {name: getattr(settings, name) for name in Limits.model_fields}
-    components = found["components"]["schemas"]
+    made["x-tagGroups"] = tag_groups()
+    made["info"]["x-limits"] = {name: getattr(settings, name) for name in Limits.model_fields}
+    components = made["components"]["schemas"]
     components.update(_request_components())
     components["Problem"] = Problem.model_json_schema(ref_template=SCHEMAS + "{model}")
     components.update(components["Problem"].pop("$defs", {}))
@@ -81,32 +81,32 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     components["FakeQuantizeSchemeName"] = _described(FAKE_QUANTIZE_SCHEMES, "The fake quantizations.")
     components.update(_operator_choices())
     components.update(_translation_names())
-    _drop_validation_errors(found)
-    _drop_made_up_titles(found)
-    _describe_tokens(found)
-    _describe_cross_site(found)
-    share_responses(found)
-    add_examples(found)
+    _drop_validation_errors(made)
+    _drop_made_up_titles(made)
+    _describe_tokens(made)
+    _describe_cross_site(made)
+    share_responses(made)
+    add_examples(made)
     for component in components.values():
         _tidy(component)
-    return found
+    return made
 
 
 def _request_components() -> dict[str, Any]:
     models = [(model, "validation") for model in REQUEST_MODELS]
     _, described = models_json_schema(models, ref_template=SCHEMAS + "{model}")  # type: ignore[arg-type]
-    found: dict[str, Any] = described["$defs"]
-    return found
+    components: dict[str, Any] = described["$defs"]
+    return components
 
 
 def _operator_choices() -> dict[str, Any]:
     """Return the enums of implementations and of attributes that have only some texts."""
-    found: dict[str, Any] = {}
+    listed: dict[str, Any] = {}
     for operator in OPERATORS.values():
         for choices in (operator.implementations, *(attribute.choices for attribute in operator.attributes)):
             if choices is not None:
-                found[choices.name] = _names(choices.values, choices.description)
-    return found
+                listed[choices.name] = _names(choices.values, choices.description)
+    return listed
 
 
 def _translation_names() -> dict[str, Any]:
@@ -134,19 +134,19 @@ def _described(rules: Mapping[str, Any], description: str) -> dict[str, Any]:
     return _names(rules, f"{description}\n\n{lines}")
 
 
-def _drop_validation_errors(found: dict[str, Any]) -> None:
+def _drop_validation_errors(document: dict[str, Any]) -> None:
     """Drop the 422 that FastAPI adds to routes with a path parameter: any text is a valid one here."""
     for unused in ("HTTPValidationError", "ValidationError"):
-        found["components"]["schemas"].pop(unused, None)
-    for path in found["paths"].values():
+        document["components"]["schemas"].pop(unused, None)
+    for path in document["paths"].values():
         for operation in path.values():
             if "application/json" in operation["responses"].get("422", {}).get("content", {}):
                 del operation["responses"]["422"]
 
 
-def _drop_made_up_titles(found: dict[str, Any]) -> None:
+def _drop_made_up_titles(document: dict[str, Any]) -> None:
     """Drop the titles that FastAPI derives from names of functions and parameters, such as Response Oiplistmodels."""
-    for path in found["paths"].values():
+    for path in document["paths"].values():
         for operation in path.values():
             for parameter in operation.get("parameters", ()):
                 parameter["schema"].pop("title", None)
@@ -155,17 +155,17 @@ def _drop_made_up_titles(found: dict[str, Any]) -> None:
                     content["schema"].pop("title", None)
 
 
-def _describe_tokens(found: dict[str, Any]) -> None:
+def _describe_tokens(document: dict[str, Any]) -> None:
     """Describe bearer tokens, which a setting asks for: the document is the same with and without them."""
-    found["components"]["securitySchemes"] = {
+    document["components"]["securitySchemes"] = {
         "bearer": {
             "type": "http",
             "scheme": "bearer",
             "description": "One of the service's tokens. Not needed if the setting `tokens_file` is not set.",
         }
     }
-    found["security"] = [{}, {"bearer": []}]
-    for path, operations in found["paths"].items():
+    document["security"] = [{}, {"bearer": []}]
+    for path, operations in document["paths"].items():
         for operation in operations.values():
             if path in PROBES:
                 operation["security"] = []
@@ -173,9 +173,9 @@ def _describe_tokens(found: dict[str, Any]) -> None:
                 operation["responses"]["401"] = problems(401)[401]
 
 
-def _describe_cross_site(found: dict[str, Any]) -> None:
+def _describe_cross_site(document: dict[str, Any]) -> None:
     """Describe what web pages of other sites get."""
-    for path, operations in found["paths"].items():
+    for path, operations in document["paths"].items():
         for method, operation in operations.items():
             statuses = (*(() if method == "get" else (403,)), *(() if path in PROBES else (421,)))
             operation["responses"] |= {str(status): reply for status, reply in problems(*statuses).items()}

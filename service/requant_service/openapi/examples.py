@@ -41,8 +41,8 @@ def recorded_replies() -> dict[str, RecordedReply]:
     """Return the recorded replies by operationId, and problems by their status."""
     if not RECORDED.exists():
         return {}
-    found: dict[str, RecordedReply] = json.loads(RECORDED.read_text(encoding="utf-8"))
-    return found
+    replies: dict[str, RecordedReply] = json.loads(RECORDED.read_text(encoding="utf-8"))
+    return replies
 
 
 def example_files() -> dict[str, bytes]:
@@ -67,10 +67,10 @@ def add_examples(document: dict[str, Any]) -> None:
 
 
 def _add_request(operation: dict[str, Any], name: str, example: Example) -> None:
-    given = {**example.path, **example.query}
+    parameters = {**example.path, **example.query}
     for parameter in operation.get("parameters", ()):
-        if parameter["name"] in given:
-            parameter["example"] = given[parameter["name"]]
+        if parameter["name"] in parameters:
+            parameter["example"] = parameters[parameter["name"]]
     if example.json is not None:
         operation["requestBody"]["content"][JSON]["example"] = example.json
     elif example.npy is not None:

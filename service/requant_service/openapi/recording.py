@@ -83,13 +83,13 @@ def reply_to_record(example: Example, body: bytes, headers: Mapping[str, str]) -
     if headers["content-type"] == BINARY:
         fields = {name: headers[name] for name in NPY_HEADERS if name in headers}
         return {"file": base64.b64encode(body).decode(), "headers": fields}
-    found = json.loads(body)
+    reply = json.loads(body)
     if example.excerpt is None:
-        return {"json": found}
+        return {"json": reply}
     if not example.excerpt:
-        return {"json": found[:1], "entries": len(found)}
-    entries = found[example.excerpt]
-    return {"json": {**found, example.excerpt: entries[:1]}, "entries": len(entries)}
+        return {"json": reply[:1], "entries": len(reply)}
+    entries = reply[example.excerpt]
+    return {"json": {**reply, example.excerpt: entries[:1]}, "entries": len(entries)}
 
 
 def record(document: Mapping[str, Any]) -> None:
@@ -117,8 +117,8 @@ def record(document: Mapping[str, Any]) -> None:
             replies[name] = reply
         for status, (method, path, body, headers) in refused_requests().items():
             headers = {**headers, "x-request-id": EXAMPLE_REQUEST_ID}
-            found, problem, _ = _exchange(urllib.request.Request(url + path, body, headers, method=method))
-            assert found == status, f"{method} {path} is answered with {found}"
+            received, problem, _ = _exchange(urllib.request.Request(url + path, body, headers, method=method))
+            assert received == status, f"{method} {path} is answered with {received}"
             replies[str(status)] = {"json": json.loads(problem)}
     # The members of a reply stay in the order in which the service writes them.
     text = json.dumps(dict(sorted(replies.items())), indent=1, ensure_ascii=False)

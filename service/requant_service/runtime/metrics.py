@@ -60,11 +60,11 @@ class Histogram(Collector):
 
     def observe(self, labels: Labels, value: float) -> None:
         """Count a value."""
-        found = self._values.get(labels)
-        if found is None:
-            found = self._values[labels] = [0] * (len(self._bounds) + 2)
-        found[bisect_left(self._bounds, value)] += 1
-        found[-1] += value
+        counts = self._values.get(labels)
+        if counts is None:
+            counts = self._values[labels] = [0] * (len(self._bounds) + 2)
+        counts[bisect_left(self._bounds, value)] += 1
+        counts[-1] += value
 
     def collect(self) -> Iterator[Metric]:
         """Return the counts as the library writes them."""

@@ -57,15 +57,15 @@ class RequestContext:
     request_id: str = field(init=False)
 
     def __post_init__(self) -> None:
-        given = self.headers.get(b"x-request-id")
-        plain = given is not None and _REQUEST_ID.fullmatch(given)
-        self.request_id = given.decode("ascii") if given and plain else os.urandom(_RANDOM_BYTES).hex()
+        sent = self.headers.get(b"x-request-id")
+        plain = sent is not None and _REQUEST_ID.fullmatch(sent)
+        self.request_id = sent.decode("ascii") if sent and plain else os.urandom(_RANDOM_BYTES).hex()
 
     @property
     def trace_id(self) -> str:
         """The id of the trace that `traceparent` names, or an empty text."""
-        found = _TRACE_PARENT.fullmatch(self.headers.get(b"traceparent", b""))
-        return "" if found is None else found[1].decode("ascii")
+        matched = _TRACE_PARENT.fullmatch(self.headers.get(b"traceparent", b""))
+        return "" if matched is None else matched[1].decode("ascii")
 
     @property
     def elapsed(self) -> float:
@@ -106,10 +106,10 @@ def begin_request(scope: MutableMapping[str, Any], reservation: Reservation | No
 
 def context_of(scope: MutableMapping[str, Any]) -> RequestContext:
     """Return the context of a request. It is made here if the request never reached the application."""
-    found: RequestContext | None = scope.get(_KEY)
-    if found is None:
-        found = scope[_KEY] = RequestContext(dict(reversed(scope.get("headers", ()))))
-    return found
+    context: RequestContext | None = scope.get(_KEY)
+    if context is None:
+        context = scope[_KEY] = RequestContext(dict(reversed(scope.get("headers", ()))))
+    return context
 
 
 async def reserve_memory(scope: MutableMapping[str, Any], byte_count: int) -> None:

@@ -59,14 +59,14 @@ class PlanCache(Generic[Value]):
 
     def get(self, key: Hashable) -> Value | None:
         """Return the value of that key, if it is there, as the one that was used last."""
-        found = self._values.get(key)
-        if found is None:
+        entry = self._values.get(key)
+        if entry is None:
             return None
         try:  # noqa: SIM105  # suppress() takes longer than all else here
             self._values.move_to_end(key)
         except KeyError:
             pass  # another thread has just dropped it
-        return found[0]
+        return entry[0]
 
     def put(self, key: Hashable, value: Value, size: int) -> None:
         """Keep a value of about `size` bytes, key included, and drop what was not used for longest."""
@@ -268,15 +268,15 @@ def _in_daemon_thread(work: Callable[[], int]) -> Future[int]:
 
 def runtime(request: Request) -> Runtime:
     """Return the runtime of the application that serves `request`."""
-    found: Runtime = request.app.state.runtime
-    return found
+    running: Runtime = request.app.state.runtime
+    return running
 
 
 def require_ready(request: Request) -> Runtime:
     """Return the runtime, or refuse the work while the kernels are not there."""
-    found = runtime(request)
-    found.require_ready()
-    return found
+    running = runtime(request)
+    running.require_ready()
+    return running
 
 
 def require_open(request: Request) -> None:

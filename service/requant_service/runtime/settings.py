@@ -244,57 +244,57 @@ class Settings(Limits, BaseSettings):
 
     @field_validator("cors_origins", "allowed_hosts", "checkpoint_roots", mode="before")
     @classmethod
-    def _separated(cls, given: Any) -> Any:
+    def _separated(cls, value: Any) -> Any:
         """Read a list with commas between."""
-        if isinstance(given, str):
-            return [entry.strip() for entry in given.split(",") if entry.strip()]
-        return given
+        if isinstance(value, str):
+            return [entry.strip() for entry in value.split(",") if entry.strip()]
+        return value
 
     @field_validator("cors_origins")
     @classmethod
-    def _are_origins(cls, given: list[str]) -> list[str]:
+    def _are_origins(cls, origins: list[str]) -> list[str]:
         """Refuse what no browser sends as an origin, such as a host alone or a URL with a path."""
-        for origin in given:
+        for origin in origins:
             if not _ORIGIN.fullmatch(origin.lower()):
                 raise PydanticCustomError(
                     "origin", "an origin is * or of the form https://host or https://host:port, without a path"
                 )
-        return given
+        return origins
 
     @field_validator("allowed_hosts")
     @classmethod
-    def _are_hosts(cls, given: list[str]) -> list[str]:
+    def _are_hosts(cls, hosts: list[str]) -> list[str]:
         """Refuse what no client sends as a host, such as a URL or a name with a port."""
-        for host in given:
+        for host in hosts:
             if not _HOST.fullmatch(host):
                 raise PydanticCustomError(
                     "host", "a host is *, a name or an address in brackets if IPv6, without a port"
                 )
-        return given
+        return hosts
 
     @field_validator("shared_memory")
     @classmethod
-    def _is_linux(cls, given: bool) -> bool:
+    def _is_linux(cls, enabled: bool) -> bool:
         """Refuse shared memory where its objects are no files."""
-        if given and sys.platform != "linux":
+        if enabled and sys.platform != "linux":
             raise PydanticCustomError("platform", "system shared memory needs Linux")
-        return given
+        return enabled
 
     @field_validator("memory_bytes")
     @classmethod
-    def _is_there(cls, given: int) -> int:
+    def _is_there(cls, value: int) -> int:
         """Refuse a budget that the process could not use without being killed for it."""
-        if given > (there_is := available_memory()):
+        if value > (there_is := available_memory()):
             raise PydanticCustomError("memory", "there are {there_is} bytes of memory", {"there_is": there_is})
-        return given
+        return value
 
     @field_validator("tokens_file", "uds", "tls_certificate", "tls_key")
     @classmethod
-    def _is_named(cls, given: Path | None) -> Path | None:
+    def _is_named(cls, path: Path | None) -> Path | None:
         """Refuse an empty path: a variable that is set to nothing must not leave the service open."""
-        if given == Path():
+        if path == Path():
             raise PydanticCustomError("path", "a path is needed")
-        return given
+        return path
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str], program: str = "requant serve") -> Settings:

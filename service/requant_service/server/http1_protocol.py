@@ -484,10 +484,10 @@ def _client_left(exchange: HttpExchange) -> None:
 
 def _address(transport: asyncio.Transport, end: str) -> tuple[str, int | None] | None:
     """Return one end of a connection, as ASGI has it: host and port, or the path of a Unix socket."""
-    found = transport.get_extra_info(end)
-    if isinstance(found, tuple):
-        return str(found[0]), int(found[1])
-    return (found, None) if isinstance(found, str) and found else None
+    address = transport.get_extra_info(end)
+    if isinstance(address, tuple):
+        return str(address[0]), int(address[1])
+    return (address, None) if isinstance(address, str) and address else None
 
 
 def http_protocol(

@@ -33,10 +33,10 @@ def http_minor_version(head: bytes | bytearray) -> int:
         VersionError: for another major version.
         MalformedRequestError: for another protocol. The parser also takes RTSP, ICE and HTTP/0.9.
     """
-    found = _REQUEST_LINE.match(head)
-    if found is None:
+    matched = _REQUEST_LINE.match(head)
+    if matched is None:
         raise MalformedRequestError("the request line has no HTTP version")
-    major, minor = found.groups()
+    major, minor = matched.groups()
     if major != b"1":
         raise VersionError(
             f"the request is in HTTP/{major.decode()}.{minor.decode()}; supported are HTTP/1.1 and HTTP/1.0"
@@ -106,5 +106,5 @@ def without_upgrade(head: bytes | bytearray) -> bytes:
 
 @lru_cache(256)
 def _is_authority(text: str) -> bool:
-    found = _AUTHORITY.fullmatch(text)
-    return found is not None and len(port := (found[1] or "").lstrip("0")) < 6 and int(port or 0) <= _MAX_PORT
+    matched = _AUTHORITY.fullmatch(text)
+    return matched is not None and len(port := (matched[1] or "").lstrip("0")) < 6 and int(port or 0) <= _MAX_PORT

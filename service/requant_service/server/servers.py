@@ -63,8 +63,8 @@ class UnixSocket:
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    found = path.lstat()
-    return found.st_dev, found.st_ino
+    status = path.lstat()
+    return status.st_dev, status.st_ino
 
 
 def _remove_stale(path: Path) -> None:

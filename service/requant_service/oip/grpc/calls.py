@@ -242,24 +242,24 @@ class Call(Stream):
     def begin(self) -> None:
         """Check what the header fields say. Refuse the call at once if it is not to be served."""
         fields, self._fields = self._fields, ()
-        found = dict(reversed(fields))
-        self._headers = {name: found[name] for name in _KEPT_FIELDS if name in found}
+        named = dict(reversed(fields))
+        self._headers = {name: named[name] for name in _KEPT_FIELDS if name in named}
         self._new_request()
-        if found[b":method"] != b"POST" or not _CONTENT_TYPE.fullmatch(found.get(b"content-type", b"")):
-            status = b"415" if found[b":method"] == b"POST" else b"405"
+        if named[b":method"] != b"POST" or not _CONTENT_TYPE.fullmatch(named.get(b"content-type", b"")):
+            status = b"415" if named[b":method"] == b"POST" else b"405"
             self.connection.end_with(self, literal_field(b":status", status))
             return
         try:
-            self._check(fields, found)
+            self._check(fields, named)
         except RequantError as error:
             self.fail(error)
 
-    def _check(self, fields: Fields, found: Mapping[bytes, bytes]) -> None:
+    def _check(self, fields: Fields, named: Mapping[bytes, bytes]) -> None:
         """Check the header fields of the call. Raise what is wrong with them."""
         calls = self.calls
-        method = calls.methods.get(found[b":path"])
+        method = calls.methods.get(named[b":path"])
         if method is None:
-            raise UnimplementedError(f"no method is named {excerpt(found[b':path'].decode('latin-1'))!r}")
+            raise UnimplementedError(f"no method is named {excerpt(named[b':path'].decode('latin-1'))!r}")
         self._method = method
         self.is_wanted = not method.is_open
         if self.connection.exceeds_limits(fields):
@@ -267,17 +267,17 @@ class Call(Stream):
             raise LargeHeadError(
                 f"the metadata has more than {limits.head_bytes} bytes or {limits.header_fields} fields"
             )
-        if b"te" not in found:
+        if b"te" not in named:
             raise MalformedRequestError("the call has no 'te: trailers'; a proxy between drops what calls end with")
-        self._encoding = found.get(b"grpc-encoding", b"identity").decode("latin-1").lower()
+        self._encoding = named.get(b"grpc-encoding", b"identity").decode("latin-1").lower()
         if self._encoding != "identity" and self._encoding not in CODINGS:
             raise UnimplementedError(
                 f"the grpc-encoding is {excerpt(self._encoding)!r}; supported are gzip and deflate"
             )
         tokens = calls.running.tokens
         if tokens is not None and not method.is_open:
-            given = [value for name, value in fields if name == b"authorization"]
-            if not holds_a_token(given, tokens):
+            credentials = [value for name, value in fields if name == b"authorization"]
+            if not holds_a_token(credentials, tokens):
                 raise UnauthorizedError(
                     "the call has no valid token; expected the metadata 'authorization: Bearer <token>'"
                 )
@@ -285,8 +285,8 @@ class Call(Stream):
             raise OverloadedError(f"the connection has {_MAX_WATCHES} streams of {method.route} already")
         if method.kind is not MethodKind.UNARY and calls.stopping:
             raise UnavailableError(_STOPPING)
-        if b"grpc-timeout" in found:
-            timeout = _TIMEOUT.fullmatch(found[b"grpc-timeout"])
+        if b"grpc-timeout" in named:
+            timeout = _TIMEOUT.fullmatch(named[b"grpc-timeout"])
             if timeout is None:
                 raise MalformedRequestError("the grpc-timeout is not a number of up to 8 digits and a unit")
             seconds = int(timeout[1]) * _SECONDS[timeout[2]]

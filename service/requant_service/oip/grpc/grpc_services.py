@@ -113,11 +113,11 @@ def _file_of(question: str, name: str) -> bytes | None:
     """Return the file that is asked for. None of them imports another."""
     for pool in (inference_pb2.DESCRIPTOR.pool, _pool):
         try:
-            found = getattr(pool, _QUESTIONS[question])(name)
+            descriptor = getattr(pool, _QUESTIONS[question])(name)
         except KeyError:
             continue
-        if found.name in _FILES:
-            return bytes(found.serialized_pb)
+        if descriptor.name in _FILES:
+            return bytes(descriptor.serialized_pb)
     return None
 
 

@@ -54,19 +54,19 @@ _ID, _RAW_OUTPUT, _INFER_RESPONSE = bytes([3 << 3 | 2]), bytes([6 << 3 | 2]), by
 _MAX_BYTES = (1 << 31) - 1
 
 
-def id_field(given: bytes | None) -> bytes:
+def id_field(request_id: bytes | None) -> bytes:
     """Return the `id` of a request as the field of a reply; nothing if there is none, or an empty one."""
-    if not given:
+    if not request_id:
         return b""
     try:
-        length = len(given.decode())
+        length = len(request_id.decode())
     except UnicodeDecodeError:
         raise MalformedRequestError("the id is not UTF-8") from None
     if length > schemas.LONGEST_ID:
         raise InvalidRequestError.of_field(
             "/id", "string_too_long", f"an id has at most {schemas.LONGEST_ID} characters"
         )
-    return b"".join((_ID, written_varint(len(given)), given))
+    return b"".join((_ID, written_varint(len(request_id)), request_id))
 
 
 def described(model: str, version: str, parameters: Mapping[str, Value], outputs: Iterable[OutputTensor]) -> bytes:
@@ -220,8 +220,8 @@ async def _decode(running: Runtime, head: bytes, request: RequestContext) -> _Kn
     except UnknownNameError as error:
         raise NotFoundError(error) from None
     weight = len(head) // _BYTES_PER_CHARACTER
-    found = await running.executor.run_text(weight, lambda: head_of(parsed, model, running.settings))
-    return _KnownHead(model, version, found)
+    decoded = await running.executor.run_text(weight, lambda: head_of(parsed, model, running.settings))
+    return _KnownHead(model, version, decoded)
 
 
 async def _convert(
@@ -232,19 +232,19 @@ async def _convert(
     assert planned is not None
     await _reserve(request, _COPIES_OF_REPLY * planned.output_bytes)
     try:
-        found = await convert_in_memory(blob.view(planned.input_dtype), planned, running)
+        converted = await convert_in_memory(blob.view(planned.input_dtype), planned, running)
     except (TensorDataError, PreconditionError) as error:
         error.pointer = error.pointer or head.pointer
         raise
 
     def encode() -> bytes:
-        assert isinstance(found.output, np.ndarray)
-        if known.converted is None or known.converted[0] != found.result:
-            outputs = outputs_of(planned, found.output, multipliers=False)
+        assert isinstance(converted.output, np.ndarray)
+        if known.converted is None or known.converted[0] != converted.result:
+            outputs = outputs_of(planned, converted.output, multipliers=False)
             chosen = [output for output, _ in chosen_outputs(outputs, known.head)]
-            reply = described(known.model.name, known.version, report_of(found.result), chosen)
-            known.converted = found.result, reply
-        return with_tensors(known.converted[1], identity, [found.output.view(np.uint8).data])
+            reply = described(known.model.name, known.version, report_of(converted.result), chosen)
+            known.converted = converted.result, reply
+        return with_tensors(known.converted[1], identity, [converted.output.view(np.uint8).data])
 
     if planned.output_bytes <= running.settings.inline_bytes:
         return encode()

@@ -46,7 +46,7 @@ def head_of(parsed: pb.ModelInferRequest, model: Model, settings: Settings) -> I
 
     Raise InvalidRequestError, TensorDataError or LimitError.
     """
-    given = {
+    members = {
         "parameters": _values(parsed.parameters),
         "inputs": [_input(each) for each in islice(parsed.inputs, schemas.MAX_TENSORS + 1)],
         "outputs": [
@@ -55,7 +55,7 @@ def head_of(parsed: pb.ModelInferRequest, model: Model, settings: Settings) -> I
         ],
     }
     try:
-        request = schemas.InferenceRequest.model_validate(given)
+        request = schemas.InferenceRequest.model_validate(members)
     except ValidationError as error:
         raise invalid_request(error, schemas.InferenceRequest, settings.max_values) from None
     heads = oip.input_heads(request.inputs, model, settings.max_rank)
@@ -88,15 +88,15 @@ def _value(parameter: pb.InferParameter) -> Value | None:
     return None if choice is None else getattr(parameter, choice)
 
 
-def _input(given: pb.ModelInferRequest.InferInputTensor) -> dict[str, Any]:
+def _input(tensor: pb.ModelInferRequest.InferInputTensor) -> dict[str, Any]:
     """Return an input as over HTTP: in binary, with as many bytes as it has to have, which are counted later."""
-    shape = list(islice(given.shape, schemas.MAX_DIMENSIONS + 1))
-    datatype = DATATYPES.get(given.datatype)
+    shape = list(islice(tensor.shape, schemas.MAX_DIMENSIONS + 1))
+    datatype = DATATYPES.get(tensor.datatype)
     size = 0 if datatype is None or min(shape, default=0) < 0 else prod(shape) * datatype.dtype.itemsize
-    parameters = _values(given.parameters)
+    parameters = _values(tensor.parameters)
     if oip.BINARY_SIZE not in parameters and not any(name in parameters for name in REGION_PARAMETERS):
         parameters[oip.BINARY_SIZE] = size
-    return {"name": given.name, "shape": shape, "datatype": given.datatype, "parameters": parameters}
+    return {"name": tensor.name, "shape": shape, "datatype": tensor.datatype, "parameters": parameters}
 
 
 def _typed(head: oip.InputHead, contents: pb.InferTensorContents) -> InputTensor:
@@ -105,27 +105,27 @@ def _typed(head: oip.InputHead, contents: pb.InferTensorContents) -> InputTensor
     place = f"{head.pointer}/contents"
     if field is None:
         raise _invalid(place, f"{head.datatype.name} has no contents; send it in raw_input_contents")
-    others = [found.name for found, _ in contents.ListFields() if found.name != field]
+    others = [each.name for each, _ in contents.ListFields() if each.name != field]
     if others:
         raise _invalid(f"{place}/{others[0]}", f"{head.datatype.name} is sent in {field}")
-    found = getattr(contents, field)
-    if len(found) != head.elements:
+    values = getattr(contents, field)
+    if len(values) != head.elements:
         raise TensorDataError(
-            f"{field} has {len(found)} elements; the shape of {head.name} has {head.elements}",
+            f"{field} has {len(values)} elements; the shape of {head.name} has {head.elements}",
             pointer=f"{place}/{field}",
         )
     return InputTensor(
-        head.name, head.datatype, head.shape, _elements(found, head.datatype, place, field), head.pointer
+        head.name, head.datatype, head.shape, _elements(values, head.datatype, place, field), head.pointer
     )
 
 
-def _elements(found: Sequence[Any], datatype: Datatype, place: str, field: str) -> Array:
+def _elements(values: Sequence[Any], datatype: Datatype, place: str, field: str) -> Array:
     dtype = datatype.dtype
     wide = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint32)}.get(field, dtype)
-    data = np.empty(len(found), wide)
+    data = np.empty(len(values), wide)
     for start in range(0, len(data), _PIECE):
         # All at once would keep the GIL from the event loop.
-        data[start : start + _PIECE] = found[start : start + _PIECE]
+        data[start : start + _PIECE] = values[start : start + _PIECE]
     if wide == dtype:
         return data
     bounds = np.iinfo(dtype)

@@ -206,11 +206,11 @@ async def _shared_memory_status(
     """Return the region of a name, or all of them."""
     regions = registered_regions(running)
     try:
-        found = [regions.status(request.name)] if request.name else regions.statuses()
+        statuses = [regions.status(request.name)] if request.name else regions.statuses()
     except UnknownNameError as error:
         raise NotFoundError(error) from None
     reply = pb.SystemSharedMemoryStatusResponse()
-    for each in found:
+    for each in statuses:
         region = reply.regions[each.name]
         region.name, region.key = each.name, each.key
         region.offset, region.byte_size = each.offset, each.byte_size

@@ -129,7 +129,7 @@ def request_parts(message: bytes | memoryview) -> RequestParts | None:
     whole = memoryview(message)
     kept: list[bytes] = []
     raw: list[memoryview] = []
-    found: bytes | None = None
+    part: bytes | None = None
     size, at, kept_to = len(message), 0, 0
     for _ in range(MAX_OUTER_FIELDS):
         start = at
@@ -150,9 +150,9 @@ def request_parts(message: bytes | memoryview) -> RequestParts | None:
                 kept.append(bytes(whole[kept_to:start]))
             kept_to = at
             if tag == _ID:
-                if found is not None:
+                if part is not None:
                     return None
-                found = bytes(whole[value:at])
+                part = bytes(whole[value:at])
             else:
                 raw.append(whole[value:at])
     else:
@@ -162,7 +162,7 @@ def request_parts(message: bytes | memoryview) -> RequestParts | None:
         return None
     if kept_to < size:
         kept.append(bytes(whole[kept_to:]))
-    return RequestParts(kept[0] if len(kept) == 1 else b"".join(kept), found, raw)
+    return RequestParts(kept[0] if len(kept) == 1 else b"".join(kept), part, raw)
 
 
 def _field(message: bytes | memoryview, at: int) -> tuple[int, int, int]:

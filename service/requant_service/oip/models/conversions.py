@@ -168,8 +168,8 @@ def _dequantization(call: Call) -> ConversionCall:
     x = call.inputs["x"]
     with named_in_model(call):
         packing = call.choice("packing", Packing)
-        found = parameter_tensors(call).type_of_stored(x.shape, x.datatype.element, packing)
-    return _conversion(call, Operation.DEQUANTIZE, input_type=found)
+        stored = parameter_tensors(call).type_of_stored(x.shape, x.datatype.element, packing)
+    return _conversion(call, Operation.DEQUANTIZE, input_type=stored)
 
 
 DEQUANTIZE = Model(

@@ -34,10 +34,10 @@ def _datatype(name: str) -> str:
 
 def _datatypes(operand: Operand) -> tuple[str, ...]:
     """Return what the element types of an operand travel as, in their order."""
-    found: list[str] = []
+    datatypes: list[str] = []
     for name in operand.types:
-        found += STORED if name == QUANTIZED else [_datatype(name)]
-    return tuple(dict.fromkeys(found))
+        datatypes += STORED if name == QUANTIZED else [_datatype(name)]
+    return tuple(dict.fromkeys(datatypes))
 
 
 def _needs_type(operand: Operand) -> bool:
@@ -77,17 +77,17 @@ def _parameter(attribute: Attribute) -> Parameter:
 
 def _value(call: Call, attribute: Attribute) -> Value:
     """Return the value of an attribute that is there."""
-    given = call.parameters[attribute.name]
-    assert given is not None
+    value = call.parameters[attribute.name]
+    assert value is not None
     match attribute.kind:
         case Kind.TYPE:
             return call.type(attribute.name)
         case Kind.INTEGERS:
-            return read_list(attribute.name, str(given), int)
+            return read_list(attribute.name, str(value), int)
         case Kind.NUMBERS:
-            return read_list(attribute.name, str(given), int, float)
+            return read_list(attribute.name, str(value), int, float)
         case _:
-            return given
+            return value
 
 
 @contextmanager
@@ -112,17 +112,17 @@ def _place(pointer: str | None, call: Call) -> str | None:
 
 
 def _operands(call: Call, typed: Sequence[str]) -> dict[str, TensorValue]:
-    found: dict[str, TensorValue] = {}
+    operands: dict[str, TensorValue] = {}
     for name, tensor in call.inputs.items():
         with default_pointer(tensor.pointer):
             type_ = (
                 call.tensor_type(name, f"{name}_type") if name in typed else bind(tensor.datatype.element, tensor.shape)
             )
-            found[name] = TensorValue(type_, tensor.kept_as(type_.element, operand_dtype(type_)))
+            operands[name] = TensorValue(type_, tensor.kept_as(type_.element, operand_dtype(type_)))
     for name in typed:
         if call.has(f"{name}_type") and name not in call.inputs:
             raise TypeFitError(f"there is no input {name}", pointer=pointer_to(f"{name}_type"))
-    return found
+    return operands
 
 
 def model_of(operator: Operator) -> Model:
@@ -142,9 +142,9 @@ def model_of(operator: Operator) -> Model:
 
     def plan(call: Call) -> Job:
         opset = int(call.version) if operator.versions else None
-        given = {attribute.name: attribute for attribute in operator.attributes if _stated(call, attribute)}
+        stated = {attribute.name: attribute for attribute in operator.attributes if _stated(call, attribute)}
         with _placed(call):
-            values = {name: _value(call, attribute) for name, attribute in given.items()}
+            values = {name: _value(call, attribute) for name, attribute in stated.items()}
             implementation = call.text("implementation")
             operands = _operands(call, typed)
             planned = plan_operator(operator, opset, implementation, operands, values, call.settings)

@@ -32,8 +32,8 @@ def pointing_into(call: Call, **inputs: str) -> Iterator[None]:
 def _place(pointer: str | None, call: Call, inputs: dict[str, str]) -> str | None:
     if not pointer:
         # About several arguments together.
-        given = any(value is not None for value in call.parameters.values())
-        return None if pointer is None else "/parameters" if given else ""
+        sent = any(value is not None for value in call.parameters.values())
+        return None if pointer is None else "/parameters" if sent else ""
     _, argument, *rest = pointer.split("/")
     if argument in inputs:
         return _input_place(call, inputs[argument], rest)

@@ -131,13 +131,13 @@ class _Region:
     def __init__(self, status: RegionStatus, descriptor: int) -> None:
         self.status = status
         self._descriptor = descriptor
-        found = os.fstat(descriptor)
-        self.identity = found.st_dev, found.st_ino
-        if status.offset + status.byte_size > found.st_size:
+        file_status = os.fstat(descriptor)
+        self.identity = file_status.st_dev, file_status.st_ino
+        if status.offset + status.byte_size > file_status.st_size:
             raise SharedMemoryError(
                 f"{_shown(status.byte_size)} bytes at offset {_shown(status.offset)} end beyond the object "
-                f"{excerpt(status.key)}, which has {found.st_size}",
-                pointer="/offset" if status.offset >= found.st_size else "/byte_size",
+                f"{excerpt(status.key)}, which has {file_status.st_size}",
+                pointer="/offset" if status.offset >= file_status.st_size else "/byte_size",
             )
         self.mapping = self._mapped()
 

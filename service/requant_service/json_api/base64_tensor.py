@@ -56,7 +56,7 @@ def _reason(text: str | memoryview) -> str:
     return ""
 
 
-def _refuse(found: int, expected: int, elements: int, dtype: np.dtype[Any]) -> None:
+def _refuse(actual: int, expected: int, elements: int, dtype: np.dtype[Any]) -> None:
     raise TensorDataError(
-        f"the data has {found} bytes; the type has {elements} elements of {dtype.itemsize} bytes, which is {expected}"
+        f"the data has {actual} bytes; the type has {elements} elements of {dtype.itemsize} bytes, which is {expected}"
     )

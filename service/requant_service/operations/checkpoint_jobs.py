@@ -88,16 +88,16 @@ async def start_job(call: CheckpointCall, running: Runtime) -> Job:
         try:
             with default_pointer("/destination"):
                 check_apart(source, destination)
-                found = _record(destination, jobs)
-                if found is None or found.plan != planned.digest or found.state not in _LEFT_ALONE:
+                record = _record(destination, jobs)
+                if record is None or record.plan != planned.digest or record.state not in _LEFT_ALONE:
                     job = ConversionJob(planned, source, destination, threads=jobs.threads)
                     log = f"(request {context.request_id})" if context else ""
                     with jobs.place_for(destination.url):
                         _prepare(planned, destination)
                         running_here = jobs.start(destination.url, job, log, memory.give_back)
                         started = running_here is job
-                        found = running_here.record
-            return Job(identifier_of(destination.url), destination.url, found)
+                        record = running_here.record
+            return Job(identifier_of(destination.url), destination.url, record)
         finally:
             if not started:
                 memory.give_back()
@@ -112,10 +112,10 @@ async def read_job(name: str, running: Runtime) -> Job:
 
     def read() -> Job:
         destination = jobs.roots.destination(place)
-        found = _record(destination, jobs)
-        if found is None:
+        record = _record(destination, jobs)
+        if record is None:
             raise _unknown_job()
-        return Job(name, destination.url, found)
+        return Job(name, destination.url, record)
 
     return await jobs.storage.records(place).run(read)
 
@@ -130,16 +130,16 @@ async def cancel_job(name: str, running: Runtime) -> Job:
 
     def cancel() -> Job:
         destination = jobs.roots.destination(place)
-        found = _record(destination, jobs)
-        if found is None:
+        record = _record(destination, jobs)
+        if record is None:
             raise _unknown_job()
-        if found.state is JobState.RUNNING:
+        if record.state is JobState.RUNNING:
             here = jobs.job(destination.url)
             if here is None:
                 ask_to_cancel(destination)
             else:
                 here.stop()
-        return Job(name, destination.url, found)
+        return Job(name, destination.url, record)
 
     return await jobs.storage.records(place).run(cancel)
 

@@ -76,8 +76,8 @@ class ConversionCall(NamedTuple):
     @property
     def leaves_scales_open(self) -> bool:
         """Whether a quantized type without scales is asked for, so that the elements decide what they are."""
-        given = self.output_type
-        element = given.element if isinstance(given, TensorType) else given
+        output_type = self.output_type
+        element = output_type.element if isinstance(output_type, TensorType) else output_type
         return self.operation is Operation.QUANTIZE and isinstance(element, (AnyType, CalibratedType))
 
     @property
@@ -131,13 +131,13 @@ class ConversionResult(NamedTuple):
 async def planned_conversion(call: ConversionCall, characters: int, running: Runtime) -> PlannedConversion:
     """Return the plan of a call, kept or new. The types have so many `characters` as texts: what planning costs."""
     kept = call.is_kept
-    found: PlannedConversion | None = running.planned.get(call) if kept else None
-    if found is None:
+    planned: PlannedConversion | None = running.planned.get(call) if kept else None
+    if planned is None:
         weight = characters + CHARACTERS_PER_FACTOR * len(call.multipliers or ())
-        found = await running.executor.run_text(weight, partial(plan_call, call, running.settings))
+        planned = await running.executor.run_text(weight, partial(plan_call, call, running.settings))
         if kept:
-            running.planned.put(call, found, plan_bytes(found.plan, weight))
-    return found
+            running.planned.put(call, planned, plan_bytes(planned.plan, weight))
+    return planned
 
 
 def plan_call(call: ConversionCall, settings: Settings) -> PlannedConversion:
@@ -167,8 +167,8 @@ def made_of_call(call: ConversionCall, make: Callable[..., Made], settings: Sett
         return make(input_type, output_type, call.profile, **arguments)
 
 
-def _read(given: Type | str | None, settings: Settings, pointer: str) -> Type | None:
-    return read_type(given, settings.max_type_bytes, pointer) if isinstance(given, str) else given
+def _read(type_: Type | str | None, settings: Settings, pointer: str) -> Type | None:
+    return read_type(type_, settings.max_type_bytes, pointer) if isinstance(type_, str) else type_
 
 
 def input_tensor_type(call: ConversionCall, settings: Settings) -> TensorType:
@@ -176,13 +176,13 @@ def input_tensor_type(call: ConversionCall, settings: Settings) -> TensorType:
     if call.shape is None:
         assert isinstance(call.input_type, str)
         return read_tensor_type(call.input_type, settings, "/input_type")
-    given = _read(call.input_type, settings, "/input_type")
+    stated = _read(call.input_type, settings, "/input_type")
     with default_pointer(call.input_place):
-        if given is None:
+        if stated is None:
             assert call.element is not None
             return TensorType(call.shape, call.element)
         packs = call.packing is Packing.DENSE and call.operation is not Operation.QUANTIZE
-        if packs and isinstance(given, TensorType) and dense_width(given):
+        if packs and isinstance(stated, TensorType) and dense_width(stated):
             # The array holds bytes; the shape of the tensor is the type's alone.
-            return replace(given, shape=static_shape(given))
-        return bind(given, call.shape)
+            return replace(stated, shape=static_shape(stated))
+        return bind(stated, call.shape)

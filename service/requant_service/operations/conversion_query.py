@@ -143,10 +143,10 @@ def _wrong(name: str, code: str, detail: str) -> InvalidRequestError:
     return InvalidRequestError(f"{name}: {detail}", (FieldFault(f"/{name}", code, detail),))
 
 
-def _choice(name: str, given: str, choices: tuple[str, ...]) -> str:
-    if given not in choices:
+def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
         raise _wrong(name, "enum", f"not one of {', '.join(choices)}")
-    return given
+    return value
 
 
 def read_value(option: Option, text: str) -> Value:

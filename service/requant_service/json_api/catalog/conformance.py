@@ -44,8 +44,8 @@ class Conformance(ReplyModel):
 @cache
 def facts() -> dict[str, Any]:
     """Return the contents of the file: date, seeds, divergences and rows."""
-    found: dict[str, Any] = json.loads(FACTS.read_text(encoding="utf-8"))
-    return found
+    loaded: dict[str, Any] = json.loads(FACTS.read_text(encoding="utf-8"))
+    return loaded
 
 
 def conformance_of(kind: str, name: str) -> dict[str, Conformance]:

@@ -137,18 +137,18 @@ def _check_direction(body: CheckpointRequest) -> None:
 
 
 def _call(body: CheckpointRequest) -> CheckpointCall:
-    given = body.model_fields_set
+    sent = body.model_fields_set
     _check_direction(body)
-    scheme = body.scheme if "scheme" in given else None
+    scheme = body.scheme if "scheme" in sent else None
     if body.direction is Direction.QUANTIZE and scheme is None:
         raise InvalidRequestError.of_field("/scheme", "missing", "quantizing requires a scheme")
-    profile = body.profile if "profile" in given else ""
+    profile = body.profile if "profile" in sent else ""
     if scheme is not None and not profile:
         with default_pointer("/scheme"):
             profile = scheme_named(scheme).profiles[0]
     return CheckpointCall(
         body.source,
-        body.destination if "destination" in given else None,
+        body.destination if "destination" in sent else None,
         ConversionRequest(
             direction=body.direction,
             scheme=scheme,
@@ -156,7 +156,7 @@ def _call(body: CheckpointRequest) -> CheckpointCall:
             ignore=tuple(body.ignore) if body.direction is Direction.QUANTIZE else (),
             targets=tuple(body.targets),
             not_finite=body.not_finite,
-            dtype=body.dtype if "dtype" in given else None,
+            dtype=body.dtype if "dtype" in sent else None,
         ),
     )
 
@@ -171,8 +171,8 @@ def _reply(job: Job) -> CheckpointJob:
     rate = record.bytes_per_second
     optional: dict[str, Any] = {}
     if record.error is not None:
-        found = {name: value for name, value in asdict(record.error).items() if value is not None}
-        optional["error"] = JobFailure(**found)
+        error = {name: value for name, value in asdict(record.error).items() if value is not None}
+        optional["error"] = JobFailure(**error)
     return CheckpointJob(
         id=job.job_id,
         state=record.state,

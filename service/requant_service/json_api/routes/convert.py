@@ -53,15 +53,15 @@ router = APIRouter(tags=["ops"], dependencies=[Depends(no_query)])
 async def answer_conversion(request: Request, operation: Operation, model: Any, *, explained: bool = False) -> Response:
     """Receive, read, plan, convert and reply. `explained`: with the steps of each element."""
     running = require_ready(request)
-    asked, body = await receive_json(request, model, running)
-    in_values, characters = asked.input.in_values, len(asked.input.type) + len(asked.output_type or "")
+    parsed, body = await receive_json(request, model, running)
+    in_values, characters = parsed.input.in_values, len(parsed.input.type) + len(parsed.output_type or "")
     scales: DerivedScales | None = None
     try:
-        call = _call(asked, operation, running.settings, in_values=in_values)
+        call = _call(parsed, operation, running.settings, in_values=in_values)
         if call.leaves_scales_open:
             derivation = await plan_derivation(call, characters, running)
             reading = partial(
-                read_elements, asked.input, derivation.tensor, derivation.dtype, "input", body, running.settings
+                read_elements, parsed.input, derivation.tensor, derivation.dtype, "input", body, running.settings
             )
             source = await running.executor.run_array(len(body), reading)
             reserve = partial(reserve_memory, request.scope)
@@ -76,13 +76,13 @@ async def answer_conversion(request: Request, operation: Operation, model: Any, 
     result_bytes = min(planned.elements, 8 * len(body)) * planned.plan.output_dtype.itemsize
     told_bytes = BYTES_PER_EXPLAINED_ELEMENT * planned.elements if explained else 0
     await reserve_memory(request.scope, result_bytes + result_bytes * 4 // 3 + told_bytes)
-    if in_values and asked.packing is Packing.DENSE and operation is not Operation.QUANTIZE:
+    if in_values and parsed.packing is Packing.DENSE and operation is not Operation.QUANTIZE:
         message = "values are numbers and not packed; send data"
         raise InvalidRequestError.of_field("/packing", "packing_of_values", "only data can be packed", message=message)
 
     def read() -> Array:
         dtype, entries, type_ = planned.input_dtype, planned.input_entries, planned.plan.input_type
-        elements = read_elements(asked.input, type_, dtype, "input", body, running.settings, entries=entries)
+        elements = read_elements(parsed.input, type_, dtype, "input", body, running.settings, entries=entries)
         if planned.packed_in is not None:
             with default_pointer("/input/data"):
                 check_spare_bits(elements, planned.elements, planned.packed_in)
@@ -90,9 +90,9 @@ async def answer_conversion(request: Request, operation: Operation, model: Any, 
 
     def work() -> Response:
         elements = read() if scales is None else source
-        found = convert_array(elements, planned, running.metrics)
+        converted = convert_array(elements, planned, running.metrics)
         explanation = None if explainer is None else explainer.run(planned.unpacked(elements, 0))
-        return _reply(found, scales, explanation, in_values=in_values)
+        return _reply(converted, scales, explanation, in_values=in_values)
 
     if explained:
         return await running.executor.run_text(len(body) + CHARACTERS_PER_ELEMENT * planned.elements, work)
@@ -100,38 +100,38 @@ async def answer_conversion(request: Request, operation: Operation, model: Any, 
     return await running.executor.run_array(len(body), work, kind)
 
 
-def _call(asked: Any, operation: Operation, settings: Settings, *, in_values: bool) -> ConversionCall:
-    given = asked.model_fields_set
-    output_type: Type | str | None = asked.output_type if "output_type" in given else None
+def _call(parsed: Any, operation: Operation, settings: Settings, *, in_values: bool) -> ConversionCall:
+    sent = parsed.model_fields_set
+    output_type: Type | str | None = parsed.output_type if "output_type" in sent else None
     calibration: dict[str, Any] = {}
-    if isinstance(asked, QuantizeRequest):
+    if isinstance(parsed, QuantizeRequest):
         output_type = open_type(output_type, settings)
-        calibration = asked.calibration.given() if "calibration" in given else {}
+        calibration = parsed.calibration.given() if "calibration" in sent else {}
     multipliers = None
-    if isinstance(asked, RequantizeRequest) and "multipliers" in given:
-        multipliers = cast(tuple[Multiplier, ...], tuple(asked.multipliers))  # what the model makes of its pairs
+    if isinstance(parsed, RequantizeRequest) and "multipliers" in sent:
+        multipliers = cast(tuple[Multiplier, ...], tuple(parsed.multipliers))  # what the model makes of its pairs
     return ConversionCall(
         operation=operation,
-        profile=asked.profile,
-        input_type=asked.input.type,
+        profile=parsed.profile,
+        input_type=parsed.input.type,
         output_type=output_type,
-        options=given_options(operation, {name: getattr(asked, name) for name in given}),
+        options=given_options(operation, {name: getattr(parsed, name) for name in sent}),
         multipliers=multipliers,
-        packing=Packing.UNPACKED if in_values else asked.packing,
-        measured=isinstance(asked, QuantizeRequest) and asked.error,
+        packing=Packing.UNPACKED if in_values else parsed.packing,
+        measured=isinstance(parsed, QuantizeRequest) and parsed.error,
         calibration=tuple(calibration.items()),
     )
 
 
 def _reply(
-    found: Converted, scales: DerivedScales | None, explanation: Explanation | None, *, in_values: bool
+    converted: Converted, scales: DerivedScales | None, explanation: Explanation | None, *, in_values: bool
 ) -> Response:
-    assert isinstance(found.output, np.ndarray)
-    planned = found.result.planned
-    report = found.result.report._asdict() | planned.scheme
-    if found.result.error is not None:
-        report["error"] = error_measures(found.result.error)
-    output = output_pieces(planned.plan.output_type, found.output, in_values=in_values, text=planned.output_type)
+    assert isinstance(converted.output, np.ndarray)
+    planned = converted.result.planned
+    report = converted.result.report._asdict() | planned.scheme
+    if converted.result.error is not None:
+        report["error"] = error_measures(converted.result.error)
+    output = output_pieces(planned.plan.output_type, converted.output, in_values=in_values, text=planned.output_type)
     tail = b',"report":' + json_text(report)
     if planned.operation is Operation.REQUANTIZE:
         tail += b',"multipliers":' + _multipliers_text(planned.plan.multipliers)

@@ -84,7 +84,7 @@ def given_calibration(values: Mapping[str, Value | None]) -> tuple[tuple[str, An
 
     Raise InvalidRequestError for a granularity or block sizes that are none.
     """
-    found: list[tuple[str, Any]] = []
+    options: list[tuple[str, Any]] = []
     for option in CALIBRATION_OPTIONS:
         value: Any = values.get(option.name)
         if value is None:
@@ -95,15 +95,15 @@ def given_calibration(values: Mapping[str, Value | None]) -> tuple[tuple[str, An
             value = read_block_sizes(value)
         elif option.name == "granularity":
             value = GranularityName(value)
-        found.append((_JSON_NAMES.get(option.name, option.name), value))
-    return tuple(found)
+        options.append((_JSON_NAMES.get(option.name, option.name), value))
+    return tuple(options)
 
 
 def read_block_sizes(text: str) -> tuple[int, ...]:
     """Return sizes that are given as 1,32 or as [1, 32]. Raise InvalidRequestError."""
-    found = text if len(text) <= 22 * parameters.MAX_BLOCK_DIMENSIONS else ""
-    found = found.strip().removeprefix("[").removesuffix("]").replace(" ", "")
-    sizes = tuple(map(int, found.split(","))) if _SIZES.fullmatch(found) else ()
+    listed = text if len(text) <= 22 * parameters.MAX_BLOCK_DIMENSIONS else ""
+    listed = listed.strip().removeprefix("[").removesuffix("]").replace(" ", "")
+    sizes = tuple(map(int, listed.split(","))) if _SIZES.fullmatch(listed) else ()
     if not 1 <= len(sizes) <= parameters.MAX_BLOCK_DIMENSIONS or not all(
         1 <= size <= LARGEST_INTEGER for size in sizes
     ):

@@ -69,7 +69,7 @@ class DerivedScales:
     rule: RangeRule
     expressed: FloatElement
     granularity: Granularity
-    found: RangeParameters
+    derived: RangeParameters
     type: UniformQuantizedType
     method: str = ""
     minimums: Array | None = None
@@ -83,9 +83,9 @@ class DerivedScales:
         f32, in which most rules compute, where that holds all of them exactly and the expressed type is no f64; else
         f64.
         """
-        found = np.array(self.type.scales).reshape(self.granularity.scale_shape)
-        as_f32 = found.astype(np.float32)
-        return as_f32 if self.expressed.name != "f64" and np.array_equal(as_f32, found) else found
+        scales = np.array(self.type.scales).reshape(self.granularity.scale_shape)
+        as_f32 = scales.astype(np.float32)
+        return as_f32 if self.expressed.name != "f64" and np.array_equal(as_f32, scales) else scales
 
     def zero_point(self, dtype: np.dtype[Any]) -> Array:
         """The zero points, as `scale`, in the dtype of the stored numbers."""
@@ -93,8 +93,8 @@ class DerivedScales:
 
     def members(self) -> dict[str, Any]:
         """Return what was found by the names that replies of `/v1/parameters/tensor` and `range` have for it."""
-        members: dict[str, Any] = {**finished_members(self.rule, self.expressed, self.found, self.granularity)}
-        for name, numbers in derived_numbers(self.found, self.granularity).items():
+        members: dict[str, Any] = {**finished_members(self.rule, self.expressed, self.derived, self.granularity)}
+        for name, numbers in derived_numbers(self.derived, self.granularity).items():
             members[name] = numbers.reshape(-1).tolist()
         if self.minimums is not None and self.maximums is not None:
             members["method"] = self.method
@@ -116,7 +116,7 @@ class Derivation:
     """What is to be found for a call, before any element is read. `tensor`: the type of the input, static."""
 
     call: ConversionCall
-    given: Type
+    output_type: Type
     tensor: TensorType
     search: Calibration | None = None
     known: DerivedScales | None = None
@@ -133,14 +133,14 @@ class Derivation:
         assert self.search is not None
         target = self.search.target
         with _named(self.call.input_place):
-            ranges, found = self.search.run((source,), (PLACE,))
+            ranges, derived = self.search.run((source,), (PLACE,))
         with default_pointer("/output_type", PreconditionError, ParameterError):
-            type_ = target.type_of(found)
+            type_ = target.type_of(derived)
         return DerivedScales(
             target.rule,
             target.expressed,
             target.granularity,
-            found,
+            derived,
             type_,
             self.search.method.name,
             ranges.minimums,
@@ -150,8 +150,9 @@ class Derivation:
 
     def planned(self, scales: DerivedScales, settings: Settings) -> PlannedConversion:
         """Plan the call with the finished type: work on texts."""
-        given = replace(self.given, element=scales.type) if isinstance(self.given, TensorType) else scales.type
-        return plan_call(self.call._replace(output_type=given, calibration=()), settings)
+        stated, finished = self.output_type, scales.type
+        output_type = replace(stated, element=finished) if isinstance(stated, TensorType) else finished
+        return plan_call(self.call._replace(output_type=output_type, calibration=()), settings)
 
 
 async def plan_derivation(call: ConversionCall, characters: int, running: Runtime) -> Derivation:
@@ -181,51 +182,51 @@ async def derive_quantization(
 
 
 def _plan_derivation(call: ConversionCall, settings: Settings) -> Derivation:
-    given = call.output_type
-    assert given is not None
-    assert not isinstance(given, str)
+    output_type = call.output_type
+    assert output_type is not None
+    assert not isinstance(output_type, str)
     tensor = input_tensor_type(call, settings)
     with default_pointer(call.input_place):
         shape = static_shape(tensor)
         float_element(tensor, "input")
     with default_pointer("/output_type"):
-        element = bind(given, shape).element
-    asked = dict(call.calibration)
+        element = bind(output_type, shape).element
+    calibration = dict(call.calibration)
     if isinstance(element, CalibratedType):
-        return Derivation(call, given, tensor, known=_of_range(element, asked))
+        return Derivation(call, output_type, tensor, known=_of_range(element, calibration))
     assert isinstance(element, AnyType)
-    if "storage" in asked:
+    if "storage" in calibration:
         detail = "the output type states the storage; this is for calibrated types"
         raise _wrong("/calibration/storage", "extra_forbidden", detail)
     with _named(call.input_place):
-        search = plan_calibration(CalibrationRequest.of(asked), tensor, element.storage, element.expressed)
-    return Derivation(call, given, tensor, search)
+        search = plan_calibration(CalibrationRequest.of(calibration), tensor, element.storage, element.expressed)
+    return Derivation(call, output_type, tensor, search)
 
 
-def _of_range(element: CalibratedType, asked: dict[str, Any]) -> DerivedScales:
+def _of_range(element: CalibratedType, calibration: dict[str, Any]) -> DerivedScales:
     """Return the scale and zero point of a range that a type states."""
-    for name in asked:
+    for name in calibration:
         if name not in _OF_RANGES:
             detail = f"a calibrated type states the range, so nothing is measured; there are {', '.join(_OF_RANGES)}"
             raise _wrong(f"/calibration/{name}", "extra_forbidden", detail)
     for name, example in (("storage", "i8"), ("scheme", "litert")):
-        if name not in asked:
+        if name not in calibration:
             raise _wrong(f"/calibration/{name}", "missing", f"a calibrated type needs {name}, such as {example}")
     with default_pointer("/calibration/storage"):
-        storage = parse_storage(asked["storage"])
+        storage = parse_storage(calibration["storage"])
     with default_pointer("/calibration/scheme"):
-        rule = range_rule_named(asked["scheme"])
+        rule = range_rule_named(calibration["scheme"])
         rule.check_blocks(blocks=False)
-    options = CalibrationRequest.of(asked).range_options
+    options = CalibrationRequest.of(calibration).range_options
     ends = np.array([element.minimum]), np.array([element.maximum])
     with (
         default_pointer("/output_type", ParameterError, PreconditionError),
         default_pointer("/calibration/storage", UnsupportedError),
     ):
         with _named("/input"):
-            found = rule.derive_all(*ends, storage, options)
-        type_ = finish_type(found.storage, element.expressed, found.scales, found.zero_points, PerTensor())
-    return DerivedScales(rule, element.expressed, PerTensor(), found, type_)
+            derived = rule.derive_all(*ends, storage, options)
+        type_ = finish_type(derived.storage, element.expressed, derived.scales, derived.zero_points, PerTensor())
+    return DerivedScales(rule, element.expressed, PerTensor(), derived, type_)
 
 
 @contextmanager

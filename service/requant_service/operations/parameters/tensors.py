@@ -75,15 +75,15 @@ class ParameterTensors(NamedTuple):
         if not isinstance(expressed, FloatElement):
             raise UnsupportedError("its elements are f16, bf16, f32 or f64", pointer=self.scale.pointer)
         own = StorageType.unbounded(IntegerElement(element.width), signed=element.signed)
-        found = TensorType(shape, self._replace(storage=self.storage or own).type(expressed, shape))
-        if packing is Packing.DENSE and dense_width(found) is not None:
+        type_ = TensorType(shape, self._replace(storage=self.storage or own).type(expressed, shape))
+        if packing is Packing.DENSE and dense_width(type_) is not None:
             raise TypeFitError("packed numbers need a tensor type in input_type; bytes do not tell its shape")
-        return found
+        return type_
 
     def _granularity(self, shape: tuple[int, ...]) -> Granularity:
-        found, needed = self.scale.shape, "one element, or axis or block_sizes"
+        actual, needed = self.scale.shape, "one element, or axis or block_sizes"
         granularity: Granularity = PerTensor()
-        fits = found in ((), (1,))
+        fits = actual in ((), (1,))
         if self.block_sizes is not None:
             if self.axis is not None:
                 raise InvalidRequestError.of_field("/axis", "extra_forbidden", "blocks have block_sizes, and no axis")
@@ -91,36 +91,36 @@ class ParameterTensors(NamedTuple):
                 detail = f"there are {len(self.block_sizes)} block_sizes for a tensor of rank {len(shape)}"
                 raise TypeFitError(detail, pointer="/block_sizes")
             granularity = PerBlock(shape, self.block_sizes)
-            fits = found == granularity.scale_shape
+            fits = actual == granularity.scale_shape
             needed = f"one for each block: {list(granularity.scale_shape)}"
         elif self.axis is not None:
             granularity = PerAxis(self.axis, self.scale.data.size)
-            fits, needed = len(found) == 1, "one dimension"
+            fits, needed = len(actual) == 1, "one dimension"
         if not fits:
-            raise TypeFitError(f"scale has shape {list(found)}; it needs {needed}")
+            raise TypeFitError(f"scale has shape {list(actual)}; it needs {needed}")
         return granularity
 
     def _zero_points(self) -> Array:
-        scale, given = self.scale, self.zero_point
-        if given is None:
+        scale, zero_point = self.scale, self.zero_point
+        if zero_point is None:
             return np.zeros(scale.data.size, np.int64)
-        if given.shape != scale.shape:
-            detail = f"zero_point has shape {list(given.shape)}, and scale {list(scale.shape)}"
-            raise TypeFitError(detail, pointer=given.pointer)
-        if not isinstance(given.element, IntegerElement):
-            raise UnsupportedError("zero_point has real numbers; zero points are integers", pointer=given.pointer)
-        return given.data
+        if zero_point.shape != scale.shape:
+            detail = f"zero_point has shape {list(zero_point.shape)}, and scale {list(scale.shape)}"
+            raise TypeFitError(detail, pointer=zero_point.pointer)
+        if not isinstance(zero_point.element, IntegerElement):
+            raise UnsupportedError("zero_point has real numbers; zero points are integers", pointer=zero_point.pointer)
+        return zero_point.data
 
 
 def read_storage_type(text: str, settings: Settings) -> StorageType:
     """Read the storage as the quant dialect reads it, in the type that says nothing else."""
     place = "/storage_type"
-    found = read_type(f"!quant.any<{text}>", settings.max_type_bytes, place)
-    if not isinstance(found, AnyType) or found.expressed is not None:
+    type_ = read_type(f"!quant.any<{text}>", settings.max_type_bytes, place)
+    if not isinstance(type_, AnyType) or type_.expressed is not None:
         detail = "expected a storage alone"
         message = "storage_type: a storage alone is expected, such as i8 or i8<-127:127>"
         raise InvalidRequestError.of_field(place, "storage", detail, message=message)
-    return found.storage
+    return type_.storage
 
 
 def multipliers_of_tensors(

@@ -34,10 +34,9 @@ from requant_service.npy_api.safetensors_body import (
 )
 from requant_service.operations.calibration.options import flat_pointers
 from requant_service.operations.calibration.quantization import plan_derivation
-from requant_service.operations.conversion_call import PlannedConversion, planned_conversion
+from requant_service.operations.conversion_call import PlannedConversion, plan_bytes, planned_conversion
 from requant_service.operations.conversion_query import ConversionQuery, read_conversion_query
 from requant_service.operations.conversion_run import convert_body
-from requant_service.operations.plan_bytes import plan_bytes
 from requant_service.runtime.request_context import context_of, reserve_memory
 from requant_service.runtime.runtime import Runtime, require_ready
 

@@ -28,9 +28,14 @@ from requant_service.oip.shared_memory import SharedTensors, is_aligned
 from requant_service.oip.tensors import InputTensor, OutputTensor
 from requant_service.oip.wire import InferenceHead
 from requant_service.operations.calibration.quantization import DerivedScales, derive_quantization, plan_derivation
-from requant_service.operations.conversion_call import ConversionCall, PlannedConversion, planned_conversion
+from requant_service.operations.conversion_call import (
+    CHARACTERS_PER_ELEMENT,
+    ConversionCall,
+    PlannedConversion,
+    planned_conversion,
+    planned_explanation,
+)
 from requant_service.operations.conversion_run import convert_in_memory
-from requant_service.operations.explanation import CHARACTERS_PER_ELEMENT, planned_explanation
 from requant_service.runtime.runtime import Runtime
 
 Reply = TypeVar("Reply")

@@ -27,8 +27,8 @@ from requant_service.oip.models.conversions import outputs_of, report_of, y_is_a
 from requant_service.oip.models.model import Answer, Model
 from requant_service.oip.parameters import Value, completed
 from requant_service.oip.wire import InferenceHead, head_text, read_head
+from requant_service.operations.conversion_call import plan_bytes
 from requant_service.operations.conversion_run import Converted, convert_body
-from requant_service.operations.plan_bytes import plan_bytes
 from requant_service.runtime.executor import TOKENS_PER_CHARACTER
 from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import Runtime, require_ready

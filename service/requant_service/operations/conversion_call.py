@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from requant.comparison.comparison import ErrorReport
 from requant.convert.dequantize import plan_dequantize
+from requant.convert.explain.explanation import Explainer
 from requant.convert.quantize import plan_quantize
 from requant.convert.requantize import plan_requantize
 from requant.convert.scaling import ScalingPlan
 from requant.errors import (
     InvalidRequestError,
+    LimitError,
     ParameterError,
     PreconditionError,
     UnsupportedError,
@@ -28,12 +32,11 @@ from requant.errors import (
 from requant.mlir import print_type
 from requant.mlir.types import AnyType, CalibratedType, ElementType, TensorType, Type
 from requant.operations.conversions import CONVERSION_OPTIONS
+from requant.operations.explain import EXPLAINERS
 from requant.plan.operands import bind, element_name, static_shape
-from requant.plan.plan import Array, Conversion, Packing, Plan, Report, dense_width
+from requant.plan.plan import Array, Conversion, DeferredPlan, Packing, Plan, Report, dense_width
 from requant.profiles import Operation
 from requant.schemes import Multiplier
-from requant_service.operations.conversion_options import Value
-from requant_service.operations.plan_bytes import plan_bytes
 from requant_service.operations.types import read_tensor_type, read_type
 from requant_service.runtime.executor import CHARACTERS_PER_FACTOR
 from requant_service.runtime.metrics import Metrics
@@ -41,6 +44,7 @@ from requant_service.runtime.runtime import Runtime
 from requant_service.runtime.settings import Settings
 
 Made = TypeVar("Made")
+Value = str | int | float | bool
 
 _PLANS: Mapping[Operation, Callable[..., Plan]] = {
     Operation.QUANTIZE: plan_quantize,
@@ -55,7 +59,7 @@ class ConversionCall(NamedTuple):
     """All that a conversion depends on beside the elements. Calls that are equal have the same plan.
 
     Types are texts, or were parsed already. `shape` and `element` are what the array of a request is by itself; without
-    them `input_type` has to be the type of a tensor. `options` are those of `conversion_options` that were given.
+    them `input_type` has to be the type of a tensor. `options` are those that were sent (`given_options`).
     `packing` is that of input and output, in so far as they are stored numbers. `measured` asks for the error of the
     result against the input. `calibration` says how scales are found that `output_type` leaves open
     (`requant_service.operations.calibration.quantization`), by the names of a request.
@@ -186,3 +190,66 @@ def input_tensor_type(call: ConversionCall, settings: Settings) -> TensorType:
             # The array holds bytes; the shape of the tensor is the type's alone.
             return replace(stated, shape=static_shape(stated))
         return bind(stated, call.shape)
+
+
+def given_options(operation: Operation, values: Mapping[str, Value | None]) -> tuple[tuple[str, Value], ...]:
+    """Return the options of an operation that are there, with another value than their default, in one order."""
+    options = []
+    for option in CONVERSION_OPTIONS[operation]:
+        value = values.get(option.name)
+        if value is not None and value != option.default:
+            options.append((option.name, value))
+    return tuple(options)
+
+
+# About what the objects around a kept plan take, and for each character of its types.
+_BYTES_OF_OBJECTS = 4096
+_BYTES_PER_CHARACTER = 32
+_BYTES_PER_MULTIPLIER = 120
+
+
+def plan_bytes(plan: Plan | None, characters: int) -> int:
+    """Return about how many bytes a plan for types of so many characters takes, or the types alone."""
+    return _BYTES_OF_OBJECTS + _BYTES_PER_CHARACTER * characters + _held(plan)
+
+
+def _held(value: Any) -> int:
+    """Return the bytes of the arrays and multipliers that a part of a plan holds, or will hold."""
+    if isinstance(value, (np.ndarray, DeferredPlan)):
+        return value.nbytes
+    if isinstance(value, Plan):
+        return sum(_held(getattr(value, field.name)) for field in fields(value))
+    if isinstance(value, tuple) and value:
+        return _BYTES_PER_MULTIPLIER * len(value) if isinstance(value[0], Multiplier) else sum(map(_held, value))
+    return 0
+
+
+def error_measures(error: ErrorReport) -> dict[str, Any]:
+    """Return the measures that are finite numbers, by name."""
+    return {name: value for name, value in asdict(error).items() if value is not None}
+
+
+MAX_EXPLAINED = 256
+"""The most elements of a tensor that is explained."""
+CHARACTERS_PER_ELEMENT = 256
+"""The cost of explaining an element, in characters of text that cost the same."""
+
+
+def explainer_of(call: ConversionCall, planned: PlannedConversion, settings: Settings) -> Explainer:
+    """Return the explainer of a planned call. Raise LimitError for a tensor that is too large."""
+    if planned.elements > MAX_EXPLAINED:
+        raise LimitError(
+            f"the tensor has {planned.elements} elements; at most {MAX_EXPLAINED} are explained",
+            limit=MAX_EXPLAINED,
+            pointer="/input_type",
+        )
+    # With the scales, if they were derived.
+    finished = call._replace(output_type=planned.plan.output_type, calibration=())
+    return made_of_call(finished, EXPLAINERS[call.operation], settings)
+
+
+async def planned_explanation(
+    call: ConversionCall, planned: PlannedConversion, characters: int, running: Runtime
+) -> Explainer:
+    """Return the explainer of a planned call, whose type texts have so many `characters`."""
+    return await running.executor.run_text(characters, partial(explainer_of, call, planned, running.settings))

@@ -20,8 +20,7 @@ from requant.schemes.scheme import parse_factor
 from requant_service.http.openapi_operation import SCHEMAS, query_parameter
 from requant_service.http.query import read_query
 from requant_service.operations.calibration.options import CALIBRATION_OPTIONS, given_calibration
-from requant_service.operations.conversion_call import ConversionCall
-from requant_service.operations.conversion_options import Value, given_options
+from requant_service.operations.conversion_call import ConversionCall, Value, given_options
 from requant_service.operations.types import read_query_type
 from requant_service.runtime.runtime import Runtime
 from requant_service.runtime.settings import MAX_ENTRIES

@@ -6,7 +6,7 @@ from requant.convert.quantize import plan_quantize
 from requant.convert.requantize import plan_requantize
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType
-from requant_service.operations.plan_bytes import plan_bytes
+from requant_service.operations.conversion_call import plan_bytes
 from requant_service.runtime.runtime import PlanCache
 
 

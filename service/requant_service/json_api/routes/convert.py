@@ -38,11 +38,15 @@ from requant_service.operations.calibration.quantization import (
     open_type,
     plan_derivation,
 )
-from requant_service.operations.conversion_call import ConversionCall, planned_conversion
-from requant_service.operations.conversion_options import given_options
+from requant_service.operations.conversion_call import (
+    CHARACTERS_PER_ELEMENT,
+    ConversionCall,
+    error_measures,
+    given_options,
+    planned_conversion,
+    planned_explanation,
+)
 from requant_service.operations.conversion_run import Converted, convert_array
-from requant_service.operations.error_measures import error_measures
-from requant_service.operations.explanation import CHARACTERS_PER_ELEMENT, planned_explanation
 from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import require_ready
 from requant_service.runtime.settings import Settings

@@ -41,9 +41,8 @@ from requant_service.oip.models.registry import model_named
 from requant_service.oip.parameters import Value
 from requant_service.oip.tensors import OutputTensor
 from requant_service.oip.wire import InferenceHead
-from requant_service.operations.conversion_call import ConversionResult
+from requant_service.operations.conversion_call import ConversionResult, plan_bytes
 from requant_service.operations.conversion_run import convert_in_memory
-from requant_service.operations.plan_bytes import plan_bytes
 from requant_service.runtime.request_context import RequestContext
 from requant_service.runtime.runtime import Runtime
 

@@ -42,9 +42,13 @@ from requant_service.operations.calibration.options import (
     given_calibration,
 )
 from requant_service.operations.calibration.quantization import DerivedScales, may_leave_scales_open, open_type
-from requant_service.operations.conversion_call import ConversionCall, ConversionResult, PlannedConversion
-from requant_service.operations.conversion_options import given_options
-from requant_service.operations.error_measures import error_measures
+from requant_service.operations.conversion_call import (
+    ConversionCall,
+    ConversionResult,
+    PlannedConversion,
+    error_measures,
+    given_options,
+)
 from requant_service.operations.parameters.tensors import multipliers_of_tensors
 
 _BARE = "A bare element type takes its shape from the tensor."

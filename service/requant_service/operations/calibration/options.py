@@ -14,7 +14,7 @@ from requant.calibration.methods.search import DEFAULT_METHOD, GranularityName
 from requant.description import LARGEST_INTEGER, Kind, Option
 from requant.errors import InvalidRequestError, RequantError
 from requant.operations import parameters
-from requant_service.operations.conversion_options import Value
+from requant_service.operations.conversion_call import Value
 
 _SIZES = re.compile(r"[0-9]{1,19}(,[0-9]{1,19})*", re.ASCII)
 

@@ -21,7 +21,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 COMPILE := -m requant.kernels.jit.warmup
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-all interop conformance live generators browser digests arm64 docs check format bench openapi proto sbom lock clean
+.PHONY: help environments serve test test-all interop conformance live generators browser digests arm64 docs check format bench openapi proto sbom lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +40,11 @@ test-all: $(VENV)/check.done ## run all tests on all inputs, the slow ones and t
 	$(BIN)/python -m pytest $(PARALLEL) -m "not interop and not generators and not clients and not browser and not docs"
 
 # The environments of the real systems.
-LIVE := $(VENV)-interop/done $(ONNXRUNTIME_1_32)/done $(VENV)-workers/done $(VENV)-onednn/done $(TORCH:%=$(VENV)-torch-%/done) $(CHECKPOINTS)/checkpoints.done $(VENV)-tensorflow/done $(VENV)/serve.done
+LIVE := $(VENV)-interop/done $(ONNXRUNTIME_1_32)/done $(VENV)-workers/done $(VENV)-onednn/done $(TORCH:%=$(VENV)-torch-%/done) $(CHECKPOINTS)/checkpoints.done $(VENV)-tensorflow/done
+
+# The longest installation first. check.done is serve.done too: two installations into one environment would disturb each other.
+environments: $(CHECKPOINTS)/checkpoints.done $(LIVE) $(VENV)-generators/done $(VENV)-clients/done $(VENV)-browser/done $(VENV)-docs/done $(VENV)/check.done ## create the environments of all tests; with -j2, two at a time
+
 # Where the live tests record what they compare.
 RECORDS := $(CURDIR)/.conformance
 
@@ -59,7 +63,7 @@ endef
 
 interop: export REQUANT_EXHAUSTIVE := 1
 interop: export CONFORMANCE_RECORDS := $(RECORDS)
-interop: $(LIVE) $(VENV)-clients/done ## run the tests against the real systems, and check docs/conformance.md against their comparisons
+interop: $(LIVE) $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems, and check docs/conformance.md against their comparisons
 	@rm -rf $(RECORDS) && mkdir $(RECORDS)
 	$(live)
 	$(VENV)-workers/bin/python -m pytest -m interop tests/interop/workers
@@ -71,7 +75,7 @@ interop: $(LIVE) $(VENV)-clients/done ## run the tests against the real systems,
 MINUTES ?= 0
 conformance: export REQUANT_EXHAUSTIVE := 1
 conformance: export CONFORMANCE_RECORDS := $(RECORDS)
-conformance: $(LIVE) ## compare with the real systems for MINUTES=60, with new seeds each round, and write docs/conformance.md
+conformance: $(LIVE) $(VENV)/serve.done ## compare with the real systems for MINUTES=60, with new seeds each round, and write docs/conformance.md
 	@rm -rf $(RECORDS) && mkdir $(RECORDS)
 	@begun=$$(date +%s) seed=$$(date -u +%Y%m%d); $(MAKE) --no-print-directory live || exit; \
 	while [ $$(($$(date +%s) - begun)) -lt $$((60 * $(MINUTES))) ]; do \

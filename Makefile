@@ -68,7 +68,7 @@ interop: $(LIVE) $(VENV)-clients/done $(VENV)/serve.done ## run the tests agains
 	$(live)
 	$(VENV)-workers/bin/python -m pytest -m interop tests/interop/workers
 	@# Both clients bring the messages of the protocol, and protobuf takes one of each name in a process.
-	SERVER_PYTHON=$(BIN)/python $(VENV)-clients/bin/python -m pytest -m clients tests/interop/clients --ignore=tests/interop/clients/test_kserve.py
+	SERVER_PYTHON=$(BIN)/python $(VENV)-clients/bin/python -m pytest $(PARALLEL) -m clients tests/interop/clients --ignore=tests/interop/clients/test_kserve.py
 	SERVER_PYTHON=$(BIN)/python $(VENV)-clients/bin/python -m pytest -m clients tests/interop/clients/test_kserve.py
 	$(BIN)/python -m tests.interop.conformance check $(RECORDS)
 

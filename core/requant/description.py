@@ -5,7 +5,7 @@ A description is data. Protocols, functions, subcommands and tables are made fro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -45,6 +45,8 @@ class Kind(StrEnum):
     TEXTS = "texts"
     NUMBER_OR_TEXT = "number_or_text"
     """A number, also as decimal or C99 hexadecimal text, or a word. The operation gets its text."""
+    EXACT_NUMBER = "exact_number"
+    """A number of a reply that f64 may not hold: decimal text of all its digits; in a tensor the nearest f64."""
     TYPE = "type"
     """An MLIR type."""
     TENSOR_TYPE = "tensor_type"
@@ -168,16 +170,60 @@ class TensorInput:
 class NumbersInput:
     """Real numbers that an operation takes: at least one, or a `single` one.
 
-    In JSON a list, or a number; in the inference protocol a tensor of floats, of the name `model_name`; in Python an
-    array. The operation has them as f64, before it is planned.
+    In JSON a list, or a number; in the inference protocol a tensor of floats, of the name `model_name`, and described
+    by `model_description` if that differs; in Python an array. The operation has them as f64, before it is planned; of
+    the kind NUMBER_OR_TEXT there may be none, and it has their texts, an array of objects.
     """
 
     name: str
+    kind: Kind = Kind.NUMBER
     description: str = ""
     single: bool = False
     optional: bool = False
     model_name: str = ""
+    model_description: str = ""
     examples: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordMember:
+    """A number of a record, and the input that has it of all records where there are no records."""
+
+    name: str
+    numbers: NumbersInput
+    description: str = ""
+    optional: bool = False
+    examples: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsInput:
+    """Numbers of which some belong together: in JSON a list of records, elsewhere an input for each member.
+
+    The operation has the numbers of each member, one of each record; where a record has none, it is None. From outside
+    of JSON there may also be one for all. `instead_of`: the other input that may be in their place; exactly one of the
+    two is given. `title` and `record_description` are of a record, for generated clients.
+    """
+
+    name: str
+    description: str
+    title: str
+    record_description: str
+    members: tuple[RecordMember, ...]
+    instead_of: str
+
+    def form_fault(self, given: Collection[str], called: Callable[[NumbersInput], str], other: str) -> str | None:
+        """Return what is wrong with the inputs of these names, if neither they are the records, nor the other one is.
+
+        `called`: what the caller knows a member as, and `other` the input that may be in their place.
+        """
+        names = {called(each.numbers): each.optional for each in self.members}
+        needed = [name for name, optional in names.items() if not optional]
+        some = any(name in given for name in names)
+        if (other in given) != some and (not some or all(name in given for name in needed)):
+            return None
+        listed = ", ".join([*needed, *(name for name, optional in names.items() if optional)])
+        return f"exactly one of {other} and the {self.name} is required, which are {listed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +255,7 @@ class Member:
     `title` and `group_description` are of a group, for generated clients. In the inference protocol a group is flat,
     and a list of groups is a tensor of i64 of the name `model_name`: a row for each, of the members that are its
     `columns`. An integer has so many `bits`. One that is not `in_json` tells what a JSON request or reply shows anyway.
+    `model_description`: what the inference protocol says of a member of a record, if that differs.
     """
 
     name: str
@@ -222,6 +269,7 @@ class Member:
     repeated: bool = False
     columns: tuple[str, ...] = ()
     model_name: str = ""
+    model_description: str = ""
     bits: int = 64
     examples: tuple[Any, ...] = ()
     in_json: bool = True
@@ -229,11 +277,15 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """A list of records of numbers; in the inference protocol a tensor for each member. `record`: one of them."""
+    """A list of records of numbers; in the inference protocol a tensor for each member but texts.
+
+    `record`: one of them.
+    """
 
     name: str
-    description: str
+    description: str = ""
     record: Report
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +353,7 @@ class OperationCall:
 
     types: Mapping[str, TensorType]
     options: Mapping[str, Any]
-    numbers: Mapping[str, Numbers] = field(default_factory=dict)
+    numbers: Mapping[str, Array] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     untyped: frozenset[str] = frozenset()
     limits: Limits = NO_LIMITS
@@ -315,15 +367,16 @@ class OperationCall:
 class Result:
     """What an operation gives.
 
-    Its tensors and lists of numbers, in the order of the reply; the members of its reply and its report; and of its
-    trace the stages and the records.
+    Its tensors and lists of numbers, in the order of the reply; the members of its reply and its report; of its trace
+    the stages; and the records of its reply or its trace. The tensors of records have `record_shape`, or are vectors.
     """
 
     outputs: Mapping[str, TensorValue] = field(default_factory=dict)
     report: Mapping[str, Any] = field(default_factory=dict)
     numbers: Mapping[str, Array] = field(default_factory=dict)
     stages: Mapping[str, TensorValue] = field(default_factory=dict)
-    records: Sequence[Mapping[str, int]] | None = None
+    records: Sequence[Mapping[str, Any]] | None = None
+    record_shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +394,8 @@ class PlannedWork:
     `operands`: what `run` takes, flat, for each input that is given. `sums`: the elements of an output that takes many
     products each. `products`: how many multiplications take as long as the whole. `byte_count`: about how much memory
     it takes beside its operands. `weight`: the bytes of a tensor that take about as long, where that is more than the
-    operands have. `searches`: it holds the GIL for long, whatever its size.
+    operands have. `searches`: it holds the GIL for long, whatever its size. `characters`: it is work on texts, which
+    holds the GIL throughout, and takes about as long as reading a type of so many.
     """
 
     operands: Mapping[str, Stored]
@@ -352,6 +406,7 @@ class PlannedWork:
     products: int = 0
     traced: bool = False
     searches: bool = False
+    characters: int = 0
 
     @property
     def cost(self) -> int:
@@ -359,8 +414,9 @@ class PlannedWork:
         return max(self.weight, cost_of_sums(self.sums, self.products))
 
 
-Input = TensorInput | NumbersInput
-Part = TensorOutput | NumbersOutput | Member | Report
+Argument = TensorInput | NumbersInput
+Input = Argument | RecordsInput
+Part = TensorOutput | NumbersOutput | Member | Records | Report
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -397,9 +453,22 @@ class Operation:
         return tuple(each for each in self.inputs if isinstance(each, TensorInput))
 
     @cached_property
+    def record_inputs(self) -> tuple[RecordsInput, ...]:
+        """The records of numbers that it takes."""
+        return tuple(each for each in self.inputs if isinstance(each, RecordsInput))
+
+    @cached_property
+    def arguments(self) -> tuple[Argument, ...]:
+        """What it takes where there are no records."""
+        found: list[Argument] = []
+        for each in self.inputs:
+            found += [member.numbers for member in each.members] if isinstance(each, RecordsInput) else [each]
+        return tuple(found)
+
+    @cached_property
     def numbers(self) -> tuple[NumbersInput, ...]:
-        """The numbers that it takes."""
-        return tuple(each for each in self.inputs if isinstance(each, NumbersInput))
+        """The numbers that it takes, also those of records."""
+        return tuple(each for each in self.arguments if isinstance(each, NumbersInput))
 
     @cached_property
     def outputs(self) -> tuple[TensorOutput, ...]:
@@ -410,6 +479,11 @@ class Operation:
     def members(self) -> tuple[Member, ...]:
         """The members of the reply itself."""
         return tuple(each for each in self.reply if isinstance(each, Member))
+
+    @cached_property
+    def records(self) -> Records | None:
+        """The records of the reply, where it has any."""
+        return next((each for each in self.reply if isinstance(each, Records)), None)
 
     @cached_property
     def report(self) -> Report | None:

@@ -59,7 +59,7 @@ _KINDS = {
 
 
 def _annotation(operation: Operation, name: str) -> str:
-    for given in operation.inputs:
+    for given in operation.arguments:
         if name == given.name:
             several = isinstance(given, TensorInput) and given.several
             kind = "ArrayLike | Sequence[NDArray[Any]]" if several else "ArrayLike"

@@ -22,7 +22,6 @@ from requant.arrays.types import read_type
 from requant.description import (
     Elements,
     Kind,
-    Numbers,
     NumbersInput,
     Operation,
     OperationCall,
@@ -64,6 +63,9 @@ def run_operation(
     them, without those that are absent. Raise what the operation raises, ParameterError for a value of another kind,
     and UnknownNameError for a text that is no choice. Errors about a type or an array name it.
     """
+    for records in operation.record_inputs:
+        if (fault := records.form_fault(arrays, lambda numbers: numbers.name, records.instead_of)) is not None:
+            raise ParameterError(fault)
     stored: dict[str, Array] = {}
     bound: dict[str, TensorType] = {}
     counts: dict[str, int] = {}
@@ -105,7 +107,9 @@ def _several(given: Any) -> list[Array]:
     return arrays
 
 
-def _numbers(given: NumbersInput, value: ArrayLike) -> Numbers:
+def _numbers(given: NumbersInput, value: ArrayLike) -> Array:
+    if given.kind is Kind.NUMBER_OR_TEXT:
+        return _texts(given, value)
     try:
         numbers = np.asarray(value, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -114,6 +118,17 @@ def _numbers(given: NumbersInput, value: ArrayLike) -> Numbers:
         expected = "one number" if given.single else "at least one"
         raise ParameterError(f"{given.name} has {numbers.size} numbers; expected {expected}")
     return numbers
+
+
+def _texts(given: NumbersInput, value: ArrayLike) -> Array:
+    """Return numbers as texts that read back to them, beside those that are texts."""
+    listed = np.array(value, object)
+    texts = np.empty(listed.shape, object)
+    for place, each in np.ndenumerate(listed):
+        if isinstance(each, bool) or not isinstance(each, str | int | float | np.number):
+            raise ParameterError(f"{given.name} takes numbers, or their texts")
+        texts[place] = each if isinstance(each, str) else repr(float(each))
+    return texts
 
 
 def read_option(option: Option, value: Any) -> Any:
@@ -165,12 +180,12 @@ def signature_of(operation: Operation) -> inspect.Signature:
     """Return the signature of an operation's function."""
     kinds = inspect.Parameter
     typed = [each for each in operation.tensors if not each.elements.tell_their_type]
-    first = [each for each in operation.inputs if not each.optional]
+    first = [each for each in operation.arguments if not each.optional]
     parameters = [kinds(each.name, kinds.POSITIONAL_OR_KEYWORD) for each in first]
     parameters += [kinds(each.name, kinds.POSITIONAL_OR_KEYWORD) for each in options_of(operation) if each.required]
     # Behind what is required, an optional input is given by its name.
     place = kinds.KEYWORD_ONLY if any(each.required for each in options_of(operation)) else kinds.POSITIONAL_OR_KEYWORD
-    parameters += [kinds(each.name, place, default=None) for each in operation.inputs if each.optional]
+    parameters += [kinds(each.name, place, default=None) for each in operation.arguments if each.optional]
     parameters += [kinds(each.type_option, kinds.KEYWORD_ONLY, default=None) for each in typed]
     for option in options_of(operation):
         if not option.required:
@@ -190,7 +205,7 @@ def documentation_of(operation: Operation) -> str:
     lines = [textwrap.fill(operation.summary, 116), ""]
     for paragraph in operation.request.split("\n\n") if operation.request else []:
         lines += [textwrap.fill(paragraph, 116), ""]
-    lines += [entry(each.name, each.description).rstrip(": ") for each in operation.inputs]
+    lines += [entry(each.name, each.description).rstrip(": ") for each in operation.arguments]
     if types := [each.type_option for each in operation.tensors if not each.elements.tell_their_type]:
         lines += [entry(", ".join(types), "the types in MLIR syntax. Default: what the arrays are, without scales.")]
     for option in options_of(operation):
@@ -223,6 +238,8 @@ def report_of(operation: Operation, result: Result) -> dict[str, Any]:
     report = {name: str(each) if isinstance(each, str) else each for name, each in result.report.items()}
     report |= result.numbers
     report |= {f"{name}_type": each.type_text for name, each in result.outputs.items()}
+    if operation.records is not None and result.records is not None:
+        report[operation.records.name] = list(result.records)
     if operation.trace is not None and result.records is not None:
         stages = {name: array_of(each) for name, each in result.stages.items()}
         report["trace"] = {operation.trace.records.name: list(result.records), **stages}
@@ -242,7 +259,7 @@ def function_of(operation: Operation) -> Callable[..., Any]:
         # None is what is absent, but no value of an argument that has to be there.
         absent = {name for name, value in bound.arguments.items() if value is None and name not in required}
         given = {name: value for name, value in bound.arguments.items() if name not in absent}
-        arrays = {each.name: given.pop(each.name) for each in operation.inputs if each.name in given}
+        arrays = {each.name: given.pop(each.name) for each in operation.arguments if each.name in given}
         types = {each.name: given.pop(each.type_option) for each in operation.tensors if each.type_option in given}
         return_report = given.pop("return_report", False)
         result = run_operation(operation, arrays, types, given)

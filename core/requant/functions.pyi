@@ -12,7 +12,7 @@ DESCRIBED: Mapping[str, Operation]
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 SYSTEMS: Mapping[str, Any]
 
-__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
+__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
 
 @overload
 def explain_quantize(
@@ -135,6 +135,30 @@ def explain_requantize(
     axis: int | None = ...,
     return_report: Literal[True],
 ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+def derive_multiplier(
+    scheme: str,
+    *,
+    factors: ArrayLike | None = ...,
+    input_scales: ArrayLike | None = ...,
+    weight_scales: ArrayLike | None = ...,
+    output_scales: ArrayLike | None = ...,
+) -> dict[str, Any]:
+    """Derive the integer multiplier and shift for each factor, and the value that they represent.
+
+    Real factors, or the scales to compute them from.
+
+    factors: Numbers, or strings in decimal or C99 hexadecimal. Each is read as the nearest binary64, ties to even; a
+    number means the same as a string of the same characters.
+    input_scales: Scales, from which the scheme computes factors in its own precision: one, or one each.
+    weight_scales: Of the second operand of a product. Default: none.
+    output_scales: One, or one a factor.
+    scheme: The scheme to derive them by.
+
+    Return a dictionary: scheme, results.
+
+    Source: the systems that the schemes are named after (docs/schemes.md).
+    """
 
 def quantize_blocks(
     input: ArrayLike,

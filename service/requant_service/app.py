@@ -21,7 +21,6 @@ from requant_service.json_api.routes import (
     described,
     explain,
     lowering,
-    multipliers,
     operators,
     tosa,
     translation,
@@ -60,7 +59,7 @@ class Application(_RoutedStarlette):
         topics = [convert, explain, vectors, described, tosa, operators]
         topics += [npy, forms, oip]
         routers = [*(topic.router for topic in topics), oip.shared_memory_router]
-        topics = [multipliers, types, translation, lowering]
+        topics = [types, translation, lowering]
         topics += [checkpoints]
         topics += [profiles, schemes, operator_catalog, meta]
         topics += [reference] if settings.docs else []

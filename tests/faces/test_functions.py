@@ -94,7 +94,12 @@ def arguments_of(operation: Operation, body: dict[str, Any]) -> tuple[dict[str, 
             if not each.elements.tell_their_type:
                 types[each.type_option] = element_type(body[each.name])
     names = [*(each.name for each in operation.numbers), *(each.name for each in operation.options)]
-    return tensors, types, {name: body[name] for name in names if name in body}
+    rest = {name: body[name] for name in names if name in body}
+    for records in operation.record_inputs:
+        for member in records.members:
+            listed = [each[member.name] for each in body.get(records.name, []) if member.name in each]
+            rest |= {member.numbers.name: listed} if listed else {}
+    return tensors, types, rest
 
 
 FLOATS = (Elements.REALS, Elements.SHORT_REALS, Elements.SINGLES)
@@ -259,6 +264,42 @@ def test_none_is_no_value_of_what_is_required(name: str) -> None:
         if each.default is each.empty:
             with pytest.raises(requant.RequantError):
                 FUNCTIONS[name](**(tensors | types | rest | {each.name: None}))
+
+
+def test_a_factor_is_a_number_or_its_text(capsys: pytest.CaptureFixture[str]) -> None:
+    factors: list[str | float] = [0.0123, "0x1.8p-5", float(np.float32(0.1)), 3]
+    found = requant.derive_multiplier("litert", factors=factors)
+    assert [each["factor"] for each in found["results"]] == ["0.0123", "0.046875", "0.10000000149011612", "3.0"]
+    assert requant.derive_multiplier("litert", factors=np.array([0.0123])) == found | {"results": found["results"][:1]}
+    assert main(["derive_multiplier", "--scheme", "litert", "--factors", "0.0123", "0x1.8p-5"]) == 0
+    assert json.loads(capsys.readouterr().out)["results"] == found["results"][:2]
+
+
+def test_one_scale_is_that_of_every_factor() -> None:
+    one = requant.derive_multiplier("fbgemm", input_scales=0.5, weight_scales=[0.1, 0.2], output_scales=[0.25])
+    each = requant.derive_multiplier(
+        "fbgemm", input_scales=[0.5, 0.5], weight_scales=["0.1", "0x1.999999999999ap-3"], output_scales=[0.25, 0.25]
+    )
+    assert one == each
+    assert len(one["results"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "exactly one of factors and the scales is required"),
+        ({"factors": [1], "weight_scales": [1]}, "exactly one of factors and the scales is required"),
+        ({"input_scales": [1]}, "which are input_scales, output_scales, weight_scales"),
+        ({"input_scales": [1, 2], "output_scales": [1, 2, 3]}, "there are 2 scales, and 3 of another input"),
+        ({"input_scales": [1, 2], "output_scales": [1, 0]}, "a scale is above 0; this one is 0.0"),
+        ({"factors": ["0.5", "half"]}, "'half' is not a number"),
+        ({"factors": [True]}, "factors takes numbers, or their texts"),
+        ({"factors": [[1], [1, 2]]}, "factors takes numbers, or their texts"),
+    ],
+)
+def test_factors_are_checked(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(requant.RequantError, match=words):
+        requant.derive_multiplier("litert", **given)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None
     for numbers in operation.numbers:
         parser.add_argument(
             _flag(numbers.name),
-            type=float,
+            type=str if numbers.kind is Kind.NUMBER_OR_TEXT else float,
             nargs=1 if numbers.single else "+",
             required=not numbers.optional,
             metavar="NUMBER",

@@ -10,12 +10,14 @@ from requant.operations.bias import DERIVE_BIAS
 from requant.operations.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
 from requant.operations.compare import COMPARE
 from requant.operations.fake_quantize import FAKE_QUANTIZE
+from requant.operations.multipliers import DERIVE_MULTIPLIER
 from requant.operations.parameters import DERIVE_FROM_RANGE, DERIVE_FROM_TENSOR
 from requant.operations.products import CONV2D, MATMUL
 
 OPERATIONS: Mapping[str, Operation] = {
     each.name: each
     for each in (
+        DERIVE_MULTIPLIER,
         COMPARE,
         QUANTIZE_BLOCKS,
         DEQUANTIZE_BLOCKS,

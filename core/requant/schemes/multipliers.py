@@ -33,8 +33,8 @@ class DerivedMultiplier:
     shift: int
     represented: str
     fraction: str
-    relative_error: float
     factor: str
+    relative_error: float
 
 
 def derive_multiplier(text: str, scheme: str) -> DerivedMultiplier:
@@ -69,7 +69,7 @@ def _derived(factor: float, scheme: Scheme) -> DerivedMultiplier:
     error = value / Fraction(factor) - 1 if factor else Fraction(0)
     fraction = f"{value.numerator}/{value.denominator}"
     return DerivedMultiplier(
-        derived.multiplier, derived.shift, _decimal_text(value), fraction, float(error), repr(factor)
+        derived.multiplier, derived.shift, _decimal_text(value), fraction, repr(factor), float(error)
     )
 
 

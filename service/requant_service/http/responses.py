@@ -135,6 +135,11 @@ def numbers_text(numbers: NDArray[np.float64] | NDArray[np.int64]) -> bytes:
     return to_json(numbers.reshape(-1).tolist())
 
 
+def records_text(records: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return records of numbers and texts as a JSON list, numbers as in other lists."""
+    return to_json(records)
+
+
 def model_text(model: BaseModel) -> bytes:
     """Return a model as JSON. Fields that were never set are absent."""
     return model.model_dump_json(exclude_unset=True).encode()

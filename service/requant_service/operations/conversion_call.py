@@ -33,12 +33,12 @@ from requant.mlir import print_type
 from requant.mlir.types import AnyType, CalibratedType, ElementType, TensorType, Type
 from requant.operations.conversions import CONVERSION_OPTIONS
 from requant.operations.explain import EXPLAINERS
+from requant.operations.multipliers import CHARACTERS_PER_FACTOR
 from requant.plan.operands import bind, element_name, static_shape
 from requant.plan.plan import Array, Conversion, DeferredPlan, Packing, Plan, Report, dense_width
 from requant.profiles import Operation
 from requant.schemes import Multiplier
 from requant_service.operations.types import read_tensor_type, read_type
-from requant_service.runtime.executor import CHARACTERS_PER_FACTOR
 from requant_service.runtime.metrics import Metrics
 from requant_service.runtime.runtime import Runtime
 from requant_service.runtime.settings import Settings

@@ -54,6 +54,15 @@ def common_type(types: Sequence[TensorType], places: Sequence[str]) -> TensorTyp
     return types[0]
 
 
+def check_factors(count: int, of: str, settings: Settings, pointer: str) -> None:
+    """Raise LimitError for more numbers than are read as exactly as they are written, and multipliers derived for, at
+    once. `of`: what has one each.
+    """
+    limit = settings.max_factors
+    if count > limit:
+        raise LimitError(f"there are {count} {of}; the limit is {limit}", limit=limit, pointer=pointer)
+
+
 def check_size(sums: int, products: int, settings: Settings) -> None:
     """Raise LimitError for an output of too many sums, or of too many products."""
     limit = settings.max_sums

@@ -44,9 +44,6 @@ TOKENS_PER_CHARACTER = 8
 # How many requests may wait for the thread of modules, each of which may take seconds.
 _MAX_MODULES = 16
 
-# What deriving one multiplier costs, in characters.
-CHARACTERS_PER_FACTOR = 32
-
 # Work of a measured kind that is expected to take no longer runs on the loop: about what a change of thread costs.
 _INLINE_SECONDS = 200e-6
 # Below this size the time is mostly overhead, and no measure of the pace.

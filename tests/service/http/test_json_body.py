@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from requant.errors import InvalidRequestError, LimitError, MalformedRequestError, RequantError
+from requant.operations.multipliers import DERIVE_MULTIPLIER
 from requant_service.app import create_app
 from requant_service.http.json_body import read_json, token_bound
 from requant_service.http.models import RequestModel
 from requant_service.json_api.schemas.conversions import QuantizeRequest, RequantizeRequest
-from requant_service.json_api.schemas.multipliers import MultiplierRequest
+from requant_service.json_api.schemas.described import request_model
 from requant_service.runtime.settings import MAX_ENTRIES, Settings
 from tests.support.cpu_time import within_cpu_seconds
 
@@ -113,7 +114,7 @@ def test_the_worst_within_the_limit_is_refused_soon_and_shortly(name: str) -> No
 def test_wrong_factors_end_at_the_first() -> None:
     body = json.dumps({"scheme": "litert", "factors": [None] * (MOST - 10)}).encode()
     with pytest.raises(InvalidRequestError) as caught:
-        read_json(body, MultiplierRequest, SETTINGS)
+        read_json(body, request_model(DERIVE_MULTIPLIER), SETTINGS)
     assert [fault.pointer for fault in caught.value.faults] == ["/factors/0"]
 
 

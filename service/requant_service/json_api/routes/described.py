@@ -14,13 +14,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from requant.description import (
+    Array,
     Kind,
     Member,
+    NumbersInput,
     NumbersOutput,
     Operation,
     OperationCall,
     Option,
     PlannedWork,
+    Records,
+    RecordsInput,
     Report,
     Result,
     TensorInput,
@@ -37,11 +41,12 @@ from requant_service.http.json_document import JsonDocument
 from requant_service.http.models import RequestModel
 from requant_service.http.openapi_operation import json_operation
 from requant_service.http.query import no_query
-from requant_service.http.responses import Buffer, BuffersResponse, json_text, numbers_text
+from requant_service.http.responses import Buffer, BuffersResponse, json_text, numbers_text, records_text
 from requant_service.json_api.schemas.described import operation_id, reply_model, request_model
 from requant_service.json_api.schemas.tensors import Tensor
 from requant_service.json_api.tensors import output_pieces, read_elements
 from requant_service.operations.described import (
+    check_factors,
     common_type,
     limits_of,
     plan_operation,
@@ -77,13 +82,16 @@ class _Exchange:
         """Each tensor by the name that the operation has for it, with its path in the request."""
         self._names: dict[str, list[str]] = {}
         """The names of the tensors that were sent for each input."""
+        self._members: dict[str, tuple[str, str]] = {}
+        """The list of records, and the member of one, that the numbers of an input were sent in."""
         for each in operation.tensors:
             self._names[each.name] = self._take(each)
-        self._numbers = {
-            each.name: np.array(getattr(request, each.name), np.float64, ndmin=1)
-            for each in operation.numbers
-            if each.name in request.model_fields_set
-        }
+        self._listed = [
+            each
+            for each in operation.inputs
+            if not isinstance(each, TensorInput) and each.name in request.model_fields_set
+        ]
+        """The inputs of numbers that were sent."""
         self._dense = getattr(request, "packing", None) is Packing.DENSE
         # The first tensor decides the form of the reply; of parts that a request may or may not have, any in values.
         decisive = slice(None) if operation.tensors and operation.tensors[0].optional else slice(1)
@@ -105,7 +113,8 @@ class _Exchange:
     def characters(self) -> int:
         """How many characters of types the request has, or what takes as long to read."""
         texts = (getattr(self._request, each.name) for each in _options_of_types(self._operation))
-        numbers = sum(each.size for each in self._numbers.values())
+        lists = (getattr(self._request, each.name) for each in self._listed)
+        numbers = sum(len(each) if isinstance(each, list) else 1 for each in lists)
         types = sum(len(tensor.type) for _, tensor in self._tensors.values())
         return sum(len(text or "") for text in texts) + types + CHARACTERS_PER_SCALE * numbers
 
@@ -146,9 +155,38 @@ class _Exchange:
                 ]
                 types[name], places[name] = common_type(read, at_types), at_types[0]
         counts = {name: len(given) for name, given in self._names.items()}
-        call = OperationCall(types, self._options(), self._numbers, counts, limits=limits_of(self._settings))
+        numbers: dict[str, Array] = {}
+        for listed in self._listed:
+            numbers |= self._records(listed) if isinstance(listed, RecordsInput) else self._numbers(listed)
+        call = OperationCall(types, self._options(), numbers, counts, limits=limits_of(self._settings))
         with self._at_paths():
             return plan_operation(self._operation, call, places, self._settings)
+
+    def _numbers(self, given: NumbersInput) -> dict[str, Array]:
+        """Return numbers as f64, or as they are written."""
+        sent = getattr(self._request, given.name)
+        if given.kind is not Kind.NUMBER_OR_TEXT:
+            return {given.name: np.array(sent, np.float64, ndmin=1)}
+        check_factors(len(sent), given.name, self._settings, f"/{given.name}")
+        texts = [self._body.number_text(each, f"{given.name}/{index}") for index, each in enumerate(sent)]
+        return {given.name: np.array(texts, object)}
+
+    def _records(self, given: RecordsInput) -> dict[str, Array]:
+        """Return the numbers of each member of the records."""
+        sent = getattr(self._request, given.name)
+        check_factors(len(sent), given.name, self._settings, f"/{given.name}")
+        found = {}
+        for member in given.members:
+            numbers = [getattr(record, member.name) for record in sent]
+            if member.numbers.kind is Kind.NUMBER_OR_TEXT:
+                paths = (f"{given.name}/{index}/{member.name}" for index in range(len(sent)))
+                numbers = [
+                    None if each is None else self._body.number_text(each, path)
+                    for each, path in zip(numbers, paths, strict=True)
+                ]
+            found[member.numbers.name] = np.array(numbers, object)
+            self._members[member.numbers.name] = (given.name, member.name)
+        return found
 
     def _options(self) -> dict[str, Any]:
         """Return the value of each option, read."""
@@ -169,13 +207,18 @@ class _Exchange:
 
     @contextmanager
     def _at_paths(self) -> Iterator[None]:
-        """Point at the tensor of the request that an error about one of several is about."""
+        """Point at the tensor of the request that an error about one of several is about, or at the member of a
+        record.
+        """
         try:
             yield
         except RequantError as error:
             steps = (error.pointer or "").split("/")
             if (name := "_".join(steps[1:3])) in self._tensors and len(steps) > 2:
                 error.pointer = "/".join(["", self._tensors[name][0], *steps[3:]])
+            elif len(steps) > 2 and steps[1] in self._members:
+                records, member = self._members[steps[1]]
+                error.pointer = "/".join(["", records, steps[2], member])
             raise
 
     def answer(self, work: PlannedWork) -> Response:
@@ -225,6 +268,9 @@ class _Exchange:
                     members = {}
                 case Member() if part.in_json and part.name in result.report:
                     members[part.name] = result.report[part.name]
+                case Records() if result.records is not None:
+                    yield members, [json_text(part.name) + b":" + records_text(result.records)]
+                    members = {}
                 case Report():
                     own = {each.name for each in self._operation.members}
                     report = {name: value for name, value in result.report.items() if name not in own}
@@ -253,6 +299,8 @@ def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
             if key is not None:
                 running.planned.put(key, work, _PLAN_BYTES_PER_BODY_BYTE * len(body) + work.byte_count)
         await reserve_memory(request.scope, exchange.byte_count(work))
+        if work.characters:
+            return await running.executor.run_text(work.characters, lambda: exchange.answer(work))
         cost = weight(work, len(body), running.settings)
         return await running.executor.run_array(cost, lambda: exchange.answer(work))
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from requant.errors import PreconditionError, TensorDataError, default_pointer, pointers_for_sides
 from requant.mlir import print_type
+from requant.operations.multipliers import CHARACTERS_PER_FACTOR
 from requant.operators.tosa.rescale_plan import RescalePlan, plan_rescale
 from requant_service.http.json_body import MEDIA_TYPE, receive_json
 from requant_service.http.openapi_operation import json_operation
@@ -17,7 +18,6 @@ from requant_service.http.responses import BuffersResponse
 from requant_service.json_api.schemas.tosa import RescaleReply, RescaleRequest
 from requant_service.json_api.tensors import output_pieces, read_elements
 from requant_service.operations.types import read_tensor_type, read_type
-from requant_service.runtime.executor import CHARACTERS_PER_FACTOR
 from requant_service.runtime.runtime import require_ready
 
 router = APIRouter(prefix="/v1/tosa", tags=["tosa"], dependencies=[Depends(no_query)])

@@ -19,6 +19,9 @@ from requant.description import (
     Operation,
     Option,
     Part,
+    RecordMember,
+    Records,
+    RecordsInput,
     Report,
     TensorOutput,
     Trace,
@@ -95,10 +98,16 @@ def option_field(option: Option) -> Any:
 
 
 def _input_fields(given: Input) -> dict[str, Any]:
-    default: Any = ABSENT if given.optional else ...
     description = given.description or None
+    if isinstance(given, RecordsInput):
+        kind: Any = Annotated[list[_record_model(given)], FailFast()]  # type: ignore[misc]
+        return {given.name: (kind, Field(default=ABSENT, description=description))}
+    default: Any = ABSENT if given.optional else ...
     if isinstance(given, NumbersInput):
         examples = list(given.examples) or None
+        if given.kind is Kind.NUMBER_OR_TEXT:
+            texts = Field(default=default, description=description, examples=examples)
+            return {given.name: (Annotated[list[NumberOrText], FailFast()], texts)}
         if given.single:
             number = Field(default=default, description=description, examples=examples, allow_inf_nan=False)
             return {given.name: (float, number)}
@@ -113,6 +122,19 @@ def _input_fields(given: Input) -> dict[str, Any]:
         given.name: (Tensor, Field(default=ABSENT, description=f"One tensor. {either}")),
         given.several: (Annotated[list[Tensor], FailFast()], several),
     }
+
+
+def _record_model(given: RecordsInput) -> type[RequestModel]:
+    """Return the model of one of the records of a request."""
+    fields: dict[str, Any] = {each.name: _record_field(each) for each in given.members}
+    return create_model(given.title, __base__=RequestModel, __doc__=given.record_description, **fields)
+
+
+def _record_field(member: RecordMember) -> Any:
+    default: Any = ABSENT if member.optional else ...
+    examples = list(member.examples) or None
+    kind: Any = NumberOrText if member.numbers.kind is Kind.NUMBER_OR_TEXT else float
+    return (kind, Field(default=default, description=member.description or None, examples=examples))
 
 
 def _one_form(first: str, second: str) -> Any:
@@ -144,6 +166,7 @@ def request_model(operation: Operation) -> type[RequestModel]:
     forms = {
         f"one_form_of_{each.name}": _one_form(each.name, each.several) for each in operation.tensors if each.several
     }
+    forms |= {f"one_form_of_{each.name}": _one_form(each.instead_of, each.name) for each in operation.record_inputs}
     return create_model(
         _request_title(operation),
         __base__=RequestModel,
@@ -167,6 +190,7 @@ _MEMBER_KINDS: Mapping[Kind, Any] = {
     Kind.TEXT: str,
     Kind.TEXTS: list[str],
     Kind.TYPE: str,
+    Kind.EXACT_NUMBER: str,
 }
 
 
@@ -199,6 +223,8 @@ def part_fields(part: Part) -> dict[str, Any]:
             return {part.name: (kind, _described(part.description, optional=part.optional))}
         case Member():
             return {part.name: _member_field(part)} if part.in_json else {}
+        case Records():
+            return {part.name: _records_field(part)}
         case Report():
             model = report_model(part)
             return {"report": (model, _described("", optional=part.optional))}
@@ -214,14 +240,14 @@ def report_model(report: Report) -> type[ReplyModel]:
     return create_model(report.title, __base__=ReplyModel, __doc__=report.description, **_fields(report.members))
 
 
+def _records_field(records: Records) -> Any:
+    record: Any = report_model(records.record)
+    return (list[record], _described(records.description, optional=records.optional))
+
+
 @cache
 def _trace_model(trace: Trace) -> type[ReplyModel]:
-    records = trace.records
-    record = report_model(records.record)
-    fields: dict[str, Any] = {
-        records.name: (list[record], Field(description=records.description)),  # type: ignore[valid-type]
-        **_fields(trace.stages),
-    }
+    fields: dict[str, Any] = {trace.records.name: _records_field(trace.records), **_fields(trace.stages)}
     return create_model(trace.title, __base__=ReplyModel, __doc__=trace.description, **fields)
 
 

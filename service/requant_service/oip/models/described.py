@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from requant.description import (
+    Argument,
     Elements,
-    Input,
     Kind,
     Member,
-    Numbers,
     NumbersInput,
     NumbersOutput,
     Operation,
@@ -26,6 +25,7 @@ from requant.description import (
     Option,
     PlannedWork,
     Records,
+    RecordsInput,
     Report,
     Result,
     Stored,
@@ -49,7 +49,7 @@ from requant.plan.plan import Packing, check_dense_bytes, dense_width, pack, unp
 from requant_service.oip import parameters as oip
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES, REALS, STORED, Datatype
-from requant_service.oip.models.model import Answer, Job, Model, Slot
+from requant_service.oip.models.model import Answer, Job, Model, Slot, Work
 from requant_service.oip.models.pointers import pointing_into
 from requant_service.oip.parameters import Parameter, pointer_to, read_list
 from requant_service.oip.tensors import (
@@ -61,7 +61,7 @@ from requant_service.oip.tensors import (
     real_numbers,
     reals_output,
 )
-from requant_service.operations.described import common_type, limits_of, plan_operation, weight
+from requant_service.operations.described import check_factors, common_type, limits_of, plan_operation, weight
 from requant_service.operations.types import read_tensor_type
 from requant_service.runtime.settings import MAX_ENTRIES
 
@@ -84,7 +84,7 @@ _KINDS = {Kind.BOOLEAN: oip.Kind.BOOLEAN, Kind.INTEGER: oip.Kind.INTEGER, Kind.N
 _LISTS: Mapping[Kind, tuple[type, ...]] = {Kind.INTEGERS: (int,), Kind.NUMBERS: (int, float)}
 
 
-def _name(tensor: Input | TensorOutput | NumbersOutput) -> str:
+def _name(tensor: Argument | TensorOutput | NumbersOutput) -> str:
     return tensor.model_name or tensor.name
 
 
@@ -140,9 +140,37 @@ def _value(call: Call, option: Option) -> Any:
         return option.resolve(call.parameters[option.name])
 
 
-def _numbers(call: Call, given: NumbersInput) -> Numbers:
-    """Return the numbers of an input as f64, in its shape. Raise ParameterError, LimitError or TypeFitError."""
+def _check_numbers(call: Call, operation: Operation) -> None:
+    """Raise InvalidRequestError for records whose inputs are not all there, or beside what they are in the place of,
+    and LimitError for too many numbers that are read as exactly as they are written.
+    """
+    sizes = {name: tensor.data.size for name, tensor in call.inputs.items()}
+    for given in operation.inputs:
+        match given:
+            case RecordsInput():
+                [other] = (_name(each) for each in operation.numbers if each.name == given.instead_of)
+                if (fault := given.form_fault(sizes, _name, other)) is not None:
+                    raise InvalidRequestError.of_field("/inputs", f"{given.instead_of}_form", fault)
+                count = max(sizes.get(_name(each.numbers), 0) for each in given.members)
+                check_factors(count, given.name, call.settings, f"/{given.name}")
+            case NumbersInput(kind=Kind.NUMBER_OR_TEXT):
+                check_factors(sizes.get(_name(given), 0), given.name, call.settings, f"/{given.name}")
+
+
+def _numbers(call: Call, operation: Operation) -> dict[str, Array]:
+    """Return the numbers of each input, in its shape, in the order of the request."""
+    called = {_name(each): each for each in operation.numbers}
+    return {called[name].name: _read_numbers(call, called[name]) for name in call.inputs if name in called}
+
+
+def _read_numbers(call: Call, given: NumbersInput) -> Array:
+    """Return the numbers of an input as f64, or as texts that read back to them.
+
+    Raise ParameterError, LimitError or TypeFitError.
+    """
     tensor = call.inputs[_name(given)]
+    if given.kind is Kind.NUMBER_OR_TEXT:
+        return np.array([repr(each) for each in real_numbers(tensor).tolist()], object).reshape(tensor.shape)
     count = tensor.data.size
     if given.single and count != 1:
         raise TypeFitError(f"{_name(given)} is one number", pointer=tensor.pointer)
@@ -177,10 +205,11 @@ class _ModelCall:
         call, operation = self._call, self._operation
         with self._pointing():
             types = {each.name: self._type(each) for each in self._inputs}
+            _check_numbers(call, operation)
             call_of_operation = OperationCall(
                 types,
                 {each.name: _value(call, each) for each in operation.options},
-                {each.name: _numbers(call, each) for each in operation.numbers if _name(each) in call.inputs},
+                _numbers(call, operation),
                 {name: len(given) for name, given in self._names.items()},
                 frozenset(each.name for each in self._inputs if each.elements in (Elements.CODES, Elements.BYTES)),
                 limits_of(call.settings),
@@ -192,11 +221,16 @@ class _ModelCall:
             for name in self._names[each.name]:
                 self._check_kept(each, name, work.operands[name])
         byte_count = sum(tensor.data.nbytes for tensor in call.inputs.values())
+        if work.characters:
+            return Job(lambda: self._run(work), work.byte_count, work.characters, Work.TEXTS)
         return Job(lambda: self._run(work), work.byte_count, weight(work, byte_count, call.settings))
 
     def _pointing(self) -> AbstractContextManager[None]:
         """Point at the inputs and parameters of the request instead of the arguments of the operation."""
-        return pointing_into(self._call, **{each.name: _name(each) for each in self._operation.inputs})
+        names = {each.name: _name(each) for each in self._operation.arguments}
+        # What is about several members of a record points at its first.
+        names |= {each.name: _name(each.members[0].numbers) for each in self._operation.record_inputs}
+        return pointing_into(self._call, **names)
 
     def _place_of_type(self, tensor: TensorInput) -> str:
         if not tensor.elements.tell_their_type and self._call.has(tensor.type_option):
@@ -269,6 +303,8 @@ class _ModelCall:
                             outputs.append(_rows(member, value))
                         else:
                             parameters[member.name] = value
+                case Records() if result.records is not None:
+                    outputs += _record_tensors(part, result.records, result.record_shape)
                 case Report():
                     parameters |= {name: each for name, each in result.report.items() if name not in own}
         outputs += [output_tensor(name, each.type, each.data) for name, each in result.stages.items()]
@@ -311,16 +347,26 @@ def _repeated(members: Iterable[Member]) -> Iterator[Member]:
 
 
 def _datatype(member: Member) -> Datatype:
-    return DATATYPES[f"INT{member.bits}"]
+    """Return the datatype of a member of records."""
+    return DATATYPES[f"INT{member.bits}" if member.kind is Kind.INTEGER else "FP64"]
 
 
-def _record_tensors(records: Records, values: Iterable[Mapping[str, int]]) -> list[OutputTensor]:
+def _numeric(records: Records) -> Iterator[Member]:
+    """Yield the members of records that are tensors."""
+    return (each for each in records.record.members if each.kind is not Kind.TEXT)
+
+
+def _record_tensors(
+    records: Records, values: Iterable[Mapping[str, Any]], shape: tuple[int, ...] | None = None
+) -> list[OutputTensor]:
     listed = list(values)
     tensors = []
-    for member in records.record.members:
-        datatype = _datatype(member)
-        column = np.array([each[member.name] for each in listed], datatype.dtype)
-        tensors.append(OutputTensor(member.name, datatype, column.shape, column, print_type(datatype.element)))
+    for member in _numeric(records):
+        datatype, column = _datatype(member), [each[member.name] for each in listed]
+        if member.kind is Kind.EXACT_NUMBER:
+            column = list(map(float, column))
+        data, element = np.array(column, datatype.dtype), print_type(datatype.element)
+        tensors.append(OutputTensor(member.name, datatype, data.shape if shape is None else shape, data, element))
     return tensors
 
 
@@ -330,9 +376,10 @@ def _lowered(description: str) -> str:
     return description[:1].lower() + description[1:] if first[1:].islower() else description
 
 
-def _input_slot(given: Input) -> Slot:
+def _input_slot(given: Argument) -> Slot:
     if isinstance(given, NumbersInput):
-        return Slot(name=_name(given), description=given.description, datatypes=_NUMBERS, optional=given.optional)
+        said = given.model_description or given.description
+        return Slot(name=_name(given), description=said, datatypes=_NUMBERS, optional=given.optional)
     return Slot(
         name=_name(given),
         description=given.description,
@@ -359,6 +406,11 @@ def _output_slots(operation: Operation) -> list[Slot]:
                     said = f"{member.description} One row each: {', '.join(member.columns)}."
                     name = member.model_name or member.name
                     slots.append(Slot(name=name, description=said, datatypes=("INT64",), optional=part.optional))
+            case Records():
+                for member in _numeric(part):
+                    said = member.model_description or member.description
+                    datatypes = (_datatype(member).name,)
+                    slots.append(Slot(name=member.name, description=said, datatypes=datatypes, optional=part.optional))
     if (trace := operation.trace) is None:
         return slots
     for stage in trace.stages:
@@ -371,7 +423,7 @@ def _output_slots(operation: Operation) -> list[Slot]:
                 optional=True,
             )
         )
-    for member in trace.records.record.members:
+    for member in _numeric(trace.records):
         said = f"With trace, of each of the {trace.records.name}. {trace.records.description}"
         datatype = _datatype(member).name
         slots.append(Slot(name=member.name, description=said, datatypes=(datatype,), optional=True))
@@ -386,7 +438,7 @@ def model_of(operation: Operation) -> Model:
         name=operation.name,
         versions=("1",),
         description=operation.summary,
-        inputs=tuple(map(_input_slot, operation.inputs)),
+        inputs=tuple(map(_input_slot, operation.arguments)),
         outputs=tuple(_output_slots(operation)),
         parameters=(*parameters[:1], *types, *parameters[1:]),
         plan=lambda call: _ModelCall(operation, call).plan(),

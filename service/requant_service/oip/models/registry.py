@@ -11,7 +11,6 @@ from requant_service.oip.models.described import OPERATION_MODELS
 from requant_service.oip.models.explanations import EXPLAIN_DEQUANTIZE, EXPLAIN_QUANTIZE, EXPLAIN_REQUANTIZE
 from requant_service.oip.models.model import Model
 from requant_service.oip.models.modules import EVALUATE, LOWER
-from requant_service.oip.models.multipliers import DERIVE_MULTIPLIER
 from requant_service.oip.models.operators import OPERATOR_MODELS
 from requant_service.oip.models.types import PARSE_TYPE, TRANSLATE_TYPE
 from requant_service.oip.models.vectors import VECTORS
@@ -24,7 +23,6 @@ _OPERATIONS = (
     EXPLAIN_DEQUANTIZE,
     EXPLAIN_REQUANTIZE,
     VECTORS,
-    DERIVE_MULTIPLIER,
     *OPERATION_MODELS.values(),
     PARSE_TYPE,
     TRANSLATE_TYPE,

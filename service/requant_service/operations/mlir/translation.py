@@ -11,6 +11,7 @@ from requant.errors.cancellation import checked
 from requant.translation import TRANSLATIONS, Subject, translate
 from requant.translation.translation import Rounding, TranslationResult, subject_of
 from requant_service.http.models import RequestModel
+from requant_service.operations.described import check_factors
 from requant_service.operations.mlir.translation_call import (
     LitertOperands,
     OnednnOperands,
@@ -23,7 +24,6 @@ from requant_service.operations.mlir.translation_call import (
     Translation,
     TranslationSystem,
 )
-from requant_service.operations.parameters.multipliers import check_factors
 from requant_service.operations.types import check_rank, read_type
 from requant_service.runtime.settings import Settings
 

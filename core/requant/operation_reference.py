@@ -12,6 +12,7 @@ from pathlib import Path
 
 from requant.description import (
     LARGEST_INTEGER,
+    Argument,
     Input,
     Kind,
     Member,
@@ -19,6 +20,8 @@ from requant.description import (
     Operation,
     Option,
     Part,
+    Records,
+    RecordsInput,
     Report,
 )
 from requant.operations import OPERATIONS
@@ -49,9 +52,19 @@ def _named(name: str, model_name: str) -> str:
     return f"`{name}`" if model_name in ("", name) else f"`{name}` (`{model_name}`)"
 
 
-def _input(given: Input) -> tuple[str, ...]:
+def _inputs(given: Input) -> Iterator[tuple[str, ...]]:
+    if isinstance(given, RecordsInput):
+        names = ", ".join(f"`{each.name}`" for each in given.members)
+        yield f"`{given.name}`", f"in JSON, records of {names}", "", given.description
+        yield from (_argument(each.numbers) for each in given.members)
+    else:
+        yield _argument(given)
+
+
+def _argument(given: Argument) -> tuple[str, ...]:
     if isinstance(given, NumbersInput):
         kind = "number" if given.single else "numbers"
+        kind += " or texts" if given.kind is Kind.NUMBER_OR_TEXT else ""
     else:
         kind = f"tensor, or several as `{given.several}`" if given.several else "tensor"
     return _named(given.name, given.model_name), kind, "" if given.optional else "yes", given.description
@@ -87,6 +100,8 @@ def _part(part: Part) -> tuple[str, ...]:
     if isinstance(part, Report):
         return "`report`", "" if part.optional else "yes", _with_members(part.description, part.members)
     description = part.description
+    if isinstance(part, Records):
+        return f"`{part.name}`", "" if part.optional else "yes", _with_members(description, part.record.members)
     if isinstance(part, Member):
         description = _with_members(description or part.group_description, part.members)
     return _named(part.name, part.model_name), "" if part.optional else "yes", description
@@ -104,7 +119,7 @@ def _section(operation: Operation) -> Iterator[str]:
     name = operation.name
     faces = f"`POST /v1/{operation.path or name}`, model `{name}`, `requant.{name}()`, `requant {name}`"
     yield from ("", f"{faces}. Source: {operation.source}.")
-    yield from _table("input | | required |", map(_input, operation.inputs))
+    yield from _table("input | | required |", (row for each in operation.inputs for row in _inputs(each)))
     yield from _table("option | | default |", map(_option, operation.options))
     yield from _table("reply | always |", map(_part, operation.reply))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from math import prod
 from typing import Any
 
@@ -128,12 +128,9 @@ class _Exchange:
             each.name: getattr(self._request, each.name) for each in self._operation.options if each.name in sent
         }
         types = [(name, tensor.type) for name, (_, tensor) in self._tensors.items()]
-        # As texts and bytes, in which 0.0 and -0.0 differ.
-        return (
-            self._operation.name,
-            repr((types, options)),
-            *((name, each.tobytes()) for name, each in self._numbers.items()),
-        )
+        numbers = [(name, each.tolist()) for name, each in self._numbers.items()]
+        # As text, in which 0.0 and -0.0 differ.
+        return self._operation.name, repr((types, options, numbers))
 
     def byte_count(self, work: PlannedWork) -> int:
         """Return how much memory the work takes: none if types promise more elements than the body has bits, for then
@@ -155,14 +152,20 @@ class _Exchange:
                 ]
                 types[name], places[name] = common_type(read, at_types), at_types[0]
         counts = {name: len(given) for name, given in self._names.items()}
-        numbers: dict[str, Array] = {}
-        for listed in self._listed:
-            numbers |= self._records(listed) if isinstance(listed, RecordsInput) else self._numbers(listed)
+        numbers = self._numbers
         call = OperationCall(types, self._options(), numbers, counts, limits=limits_of(self._settings))
         with self._at_paths():
             return plan_operation(self._operation, call, places, self._settings)
 
-    def _numbers(self, given: NumbersInput) -> dict[str, Array]:
+    @cached_property
+    def _numbers(self) -> dict[str, Array]:
+        """The numbers of each input that was sent. Raise LimitError for too many that are read as they are written."""
+        found: dict[str, Array] = {}
+        for each in self._listed:
+            found |= self._records(each) if isinstance(each, RecordsInput) else self._list(each)
+        return found
+
+    def _list(self, given: NumbersInput) -> dict[str, Array]:
         """Return numbers as f64, or as they are written."""
         sent = getattr(self._request, given.name)
         if given.kind is not Kind.NUMBER_OR_TEXT:

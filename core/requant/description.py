@@ -78,12 +78,13 @@ class Option:
 
     Integers, also those of a list, are `lowest` to `highest`; a list has `length` members, or any number. `read`
     returns what a text stands for, such as the rule of that name, and raises what is wrong with it. `max_length`: of a
-    text or a list in JSON.
+    text or a list in JSON. `model_description`: what the inference protocol says of it, if that differs.
     """
 
     name: str
     kind: Kind = Kind.TEXT
     description: str
+    model_description: str = ""
     default: Value | None = None
     optional: bool = False
     lowest: int = -LARGEST_INTEGER - 1
@@ -172,7 +173,7 @@ class NumbersInput:
 
     In JSON a list, or a number; in the inference protocol a tensor of floats, of the name `model_name`, and described
     by `model_description` if that differs; in Python an array. The operation has them as f64, before it is planned; of
-    the kind NUMBER_OR_TEXT there may be none, and it has their texts, an array of objects.
+    the kind NUMBER_OR_TEXT there may be none, and it has their texts, an array of objects; of the kind INTEGER, i64.
     """
 
     name: str
@@ -201,8 +202,9 @@ class RecordsInput:
     """Numbers of which some belong together: in JSON a list of records, elsewhere an input for each member.
 
     The operation has the numbers of each member, one of each record; where a record has none, it is None. From outside
-    of JSON there may also be one for all. `instead_of`: the other input that may be in their place; exactly one of the
-    two is given. `title` and `record_description` are of a record, for generated clients.
+    of JSON there may also be one for all. `instead_of`: another input that may be in their place; then exactly one of
+    the two is given. `max_length`: of the list in JSON. `title` and `record_description` are of a record, for generated
+    clients.
     """
 
     name: str
@@ -210,13 +212,16 @@ class RecordsInput:
     title: str
     record_description: str
     members: tuple[RecordMember, ...]
-    instead_of: str
+    instead_of: str = ""
+    max_length: int | None = None
 
     def form_fault(self, given: Collection[str], called: Callable[[NumbersInput], str], other: str) -> str | None:
         """Return what is wrong with the inputs of these names, if neither they are the records, nor the other one is.
 
         `called`: what the caller knows a member as, and `other` the input that may be in their place.
         """
+        if not self.instead_of:
+            return None
         names = {called(each.numbers): each.optional for each in self.members}
         needed = [name for name, optional in names.items() if not optional]
         some = any(name in given for name in names)
@@ -369,6 +374,7 @@ class Result:
 
     Its tensors and lists of numbers, in the order of the reply; the members of its reply and its report; of its trace
     the stages; and the records of its reply or its trace. The tensors of records have `record_shape`, or are vectors.
+    Or a `file`, in the place of everything else.
     """
 
     outputs: Mapping[str, TensorValue] = field(default_factory=dict)
@@ -377,6 +383,7 @@ class Result:
     stages: Mapping[str, TensorValue] = field(default_factory=dict)
     records: Sequence[Mapping[str, Any]] | None = None
     record_shape: tuple[int, ...] | None = None
+    file: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,7 +434,8 @@ class Operation:
     `summary` says what it does, `request` what a request for it is. `reply`: its parts, in their order. `plan` checks
     types and options and returns the work; it raises errors about a tensor (`about`), or about another argument
     (`/name`, or `/name/index` for one of several numbers or tensors). `example` has the inputs as JSON tensors and
-    lists beside the options: a call that works. `request_title` and `reply_title` are for generated clients.
+    lists beside the options: a call that works. `request_title` and `reply_title` are for generated clients. `files`:
+    the media types of the files that it gives in the place of its reply, by the value of its option `format`.
     """
 
     name: str
@@ -446,6 +454,7 @@ class Operation:
     trace: Trace | None = None
     path: str = ""
     request_title: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def tensors(self) -> tuple[TensorInput, ...]:

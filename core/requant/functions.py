@@ -37,6 +37,7 @@ from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
 from requant.operations.explain import EXPLANATIONS
+from requant.operations.vectors import VECTORS
 from requant.operators.operation import operation_of
 from requant.operators.registry import OPERATORS
 from requant.plan.operands import bind
@@ -110,6 +111,8 @@ def _several(given: Any) -> list[Array]:
 def _numbers(given: NumbersInput, value: ArrayLike) -> Array:
     if given.kind is Kind.NUMBER_OR_TEXT:
         return _texts(given, value)
+    if given.kind is Kind.INTEGER:
+        return _integers(given, value)
     try:
         numbers = np.asarray(value, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -118,6 +121,13 @@ def _numbers(given: NumbersInput, value: ArrayLike) -> Array:
         expected = "one number" if given.single else "at least one"
         raise ParameterError(f"{given.name} has {numbers.size} numbers; expected {expected}")
     return numbers
+
+
+def _integers(given: NumbersInput, value: ArrayLike) -> Array:
+    integers = np.array(value)
+    if not np.can_cast(integers.dtype, np.int64) or integers.dtype.kind not in "iu":
+        raise ParameterError(f"{given.name} takes whole numbers of 64 bits")
+    return integers.astype(np.int64)
 
 
 def _texts(given: NumbersInput, value: ArrayLike) -> Array:
@@ -216,7 +226,8 @@ def documentation_of(operation: Operation) -> str:
     more = ", whose `trace` has the stages" if operation.trace is not None else ""
     if not gives_tensors(operation):
         members = ", ".join(each.name for each in operation.reply if not isinstance(each, Report))
-        lines += ["", textwrap.fill(f"Return a dictionary: {members}.", 116)]
+        files = f", or with format {' or '.join(operation.files)} a file" if operation.files else ""
+        lines += ["", textwrap.fill(f"Return a dictionary: {members}{files}.", 116)]
     if has_report(operation):
         lines.append(entry("return_report", f"also return the report, a dictionary{more}."))
     return "\n".join([*lines, "", textwrap.fill(f"Source: {operation.source}.", 116)])
@@ -246,6 +257,11 @@ def report_of(operation: Operation, result: Result) -> dict[str, Any]:
     return report
 
 
+def file_of(operation: Operation, form: str, file: bytes) -> str | bytes:
+    """Return a file that is text as that."""
+    return file.decode() if operation.files[form].startswith("text/") else file
+
+
 def function_of(operation: Operation) -> Callable[..., Any]:
     """Return an operation as a function."""
     signature = signature_of(operation)
@@ -263,6 +279,8 @@ def function_of(operation: Operation) -> Callable[..., Any]:
         types = {each.name: given.pop(each.type_option) for each in operation.tensors if each.type_option in given}
         return_report = given.pop("return_report", False)
         result = run_operation(operation, arrays, types, given)
+        if result.file is not None:
+            return file_of(operation, given["format"], result.file)
         if not gives_tensors(operation):
             return report_of(operation, result) | {name: array_of(each) for name, each in result.outputs.items()}
         outputs = tuple(array_of(each) for each in result.outputs.values())
@@ -290,7 +308,7 @@ def _wrong_arguments(
 _WRITTEN = ("compare",)
 
 DESCRIBED: Mapping[str, Operation] = {
-    each.name: each for each in (*EXPLANATIONS.values(), *OPERATIONS.values()) if each.name not in _WRITTEN
+    each.name: each for each in (*EXPLANATIONS.values(), VECTORS, *OPERATIONS.values()) if each.name not in _WRITTEN
 }
 """Those of our own operations whose functions are made here."""
 

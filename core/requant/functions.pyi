@@ -12,7 +12,7 @@ DESCRIBED: Mapping[str, Operation]
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 SYSTEMS: Mapping[str, Any]
 
-__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
+__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "vectors", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
 
 @overload
 def explain_quantize(
@@ -135,6 +135,58 @@ def explain_requantize(
     axis: int | None = ...,
     return_report: Literal[True],
 ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+def vectors(
+    operation: str,
+    input_type: str,
+    *,
+    multipliers: ArrayLike | None = ...,
+    shifts: ArrayLike | None = ...,
+    output_type: str | None = ...,
+    profile: str | None = ...,
+    scheme: str | None = ...,
+    rounding: str | None = ...,
+    nan: Literal['profile', 'error', 'lowest', 'zero_point'] | None = ...,
+    saturate: bool | None = ...,
+    input_zp: int | None = ...,
+    output_zp: int | None = ...,
+    scale32: bool | None = ...,
+    rounding_mode: Literal['SINGLE_ROUND', 'DOUBLE_ROUND', 'INEXACT_ROUND'] | None = ...,
+    seed: int = ...,
+    count: int = ...,
+    format: Literal['json', 'npz', 'c_header', 'readmemh'] = ...,
+) -> dict[str, Any] | str | bytes:
+    """Inputs worth testing, each with the expected bits, the intermediate steps and the reasons for its selection.
+
+    An operation, its types, and the options of its arithmetic.
+
+    multipliers: requantize and tosa.RESCALE: one per parameter set.
+    shifts: One per multiplier.
+    operation: quantize, dequantize or requantize, or an operator by its full name: tosa.RESCALE, onnx.QuantizeLinear,
+    onnx.DequantizeLinear and others; the error for an unknown name lists all.
+    input_type: MLIR text of the element type. If it is a plain integer in place of a quantized type, the service
+    generates the parameters.
+    output_type: MLIR text of the element type of the result. Required unless the operation dequantizes.
+    profile: Default: that of the operation.
+    scheme: requantize: Replaces the profile's scheme; accepts all integer types.
+    rounding: quantize: Replaces the profile's rounding. Not stochastic.
+    nan: quantize: The result of NaN. Default: profile. One of profile, error, lowest, zero_point.
+    saturate: quantize: Whether values beyond the largest value of an 8-bit float saturate to it. Only for profiles
+    whose `casts` offer the choice; their default is true.
+    input_zp: tosa.RESCALE. Default: 0 if multipliers are given, else several values are generated.
+    output_zp: tosa.RESCALE. Default: 0 if multipliers are given, else several values are generated.
+    scale32: tosa.RESCALE: whether multipliers have 32 bits. Default: true.
+    rounding_mode: tosa.RESCALE. Default: SINGLE_ROUND. One of SINGLE_ROUND, DOUBLE_ROUND, INEXACT_ROUND.
+    seed: Seed of the random vectors and parameters.
+    count: Maximum number of vectors.
+    format: json returns this response. The other formats return a file: npz as application/octet-stream, c_header as
+    text/x-c, readmemh, for SystemVerilog's $readmemh, as text/plain. One of json, npz, c_header, readmemh.
+
+    Return a dictionary: operation, profile, input_element, expected_element, formula, parameter_sets, vectors, or with
+    format npz or c_header or readmemh a file.
+
+    Source: Requant (docs/vectors.md).
+    """
 
 def derive_multiplier(
     scheme: str,
@@ -1816,6 +1868,7 @@ def read_option(option: Option, value: Any) -> Any: ...
 def options_of(operation: Operation) -> list[Option]: ...
 def array_of(value: TensorValue) -> NDArray[Any]: ...
 def report_of(operation: Operation, result: Result) -> dict[str, Any]: ...
+def file_of(operation: Operation, form: str, file: bytes) -> str | bytes: ...
 def function_of(operation: Operation) -> Callable[..., Any]: ...
 def signature_of(operation: Operation) -> Signature: ...
 def documentation_of(operation: Operation) -> str: ...

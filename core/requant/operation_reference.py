@@ -27,6 +27,7 @@ from requant.description import (
 from requant.operations import OPERATIONS
 from requant.operations.conversions import CONVERSIONS
 from requant.operations.explain import EXPLANATIONS
+from requant.operations.vectors import VECTORS
 
 _HEAD = """# Reference of the operations
 
@@ -126,7 +127,7 @@ def _section(operation: Operation) -> Iterator[str]:
 
 def page() -> str:
     """Return the text of docs/operations.md."""
-    listed = [*CONVERSIONS.values(), *OPERATIONS.values(), *EXPLANATIONS.values()]
+    listed = [*CONVERSIONS.values(), *OPERATIONS.values(), *EXPLANATIONS.values(), VECTORS]
     order = list(dict.fromkeys(each.group for each in listed))
     lines = []
     for group, operations in groupby(sorted(listed, key=lambda each: order.index(each.group)), lambda each: each.group):

@@ -11,6 +11,7 @@ from requant.description import Member, Operation, Report, TensorInput
 from requant.operations import OPERATIONS
 from requant.operations.conversions import CONVERSIONS
 from requant.operations.explain import EXPLANATIONS
+from requant.operations.vectors import VECTORS
 from tests.conftest import ROOT
 
 # Shorter ones are no sentences, but words that different things have in common.
@@ -62,7 +63,7 @@ def texts() -> dict[str, list[Path]]:
 
 
 def test_no_sentence_of_a_description_stands_in_a_second_file() -> None:
-    operations = (*OPERATIONS.values(), *CONVERSIONS.values(), *EXPLANATIONS.values())
+    operations = (*OPERATIONS.values(), *CONVERSIONS.values(), *EXPLANATIONS.values(), VECTORS)
     described = {text for operation in operations for text in sentences(operation) if len(text) >= _MIN_CHARACTERS}
     assert len(described) > 60
     twice = {text: files for text in described if len(files := texts().get(text, [])) > 1}

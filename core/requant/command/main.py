@@ -107,8 +107,9 @@ def command_parser(*, with_operations: bool = True, operator: str = "") -> argpa
         from requant.operations import OPERATIONS
         from requant.operations.conversions import CONVERSIONS
         from requant.operations.explain import EXPLANATIONS
+        from requant.operations.vectors import VECTORS
 
-        operations = (*CONVERSIONS.values(), *EXPLANATIONS.values(), *OPERATIONS.values())
+        operations = (*CONVERSIONS.values(), *EXPLANATIONS.values(), VECTORS, *OPERATIONS.values())
         described_here = {each.name: each for each in operations}
         if "." in operator and not operator.startswith("-"):
             from requant.operators.operation import operation_of

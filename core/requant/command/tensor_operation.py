@@ -10,6 +10,7 @@ import argparse
 import json
 import math
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ import numpy as np
 from requant.command.exit_status import DONE
 from requant.command.tensor_files import read_tensor, write_tensors
 from requant.description import Kind, Operation, Option, TensorInput
-from requant.errors import ParameterError, excerpt
+from requant.errors import ParameterError, StorageError, excerpt
 
 if TYPE_CHECKING:
     from requant.command.output import Output
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None
     for numbers in operation.numbers:
         parser.add_argument(
             _flag(numbers.name),
-            type=str if numbers.kind is Kind.NUMBER_OR_TEXT else float,
+            type=_NUMBERS.get(numbers.kind, str),
             nargs=1 if numbers.single else "+",
             required=not numbers.optional,
             metavar="NUMBER",
@@ -57,6 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None
     for option in options_of(operation):
         _add_option(parser, option)
     outputs = [each.name for each in operation.outputs]
+    if operation.files:
+        parser.add_argument(
+            *("-o", "--output"),
+            type=Path,
+            metavar="FILE",
+            help=f"where a file of the format {' or '.join(operation.files)} is written; default: stdout",
+        )
     if not outputs:
         return
     written = f"{', '.join(outputs)} {'is' if len(outputs) == 1 else 'are'} written"
@@ -104,6 +112,9 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
     types = {each.name: given[each.type_option] for each in operation.tensors if each.type_option in given}
     options = {each.name: given[each.name] for each in options_of(operation) if each.name in given}
     result = run_operation(operation, arrays | numbers, types, options)
+    if result.file is not None:
+        _write_file(given.get("output"), result.file)
+        return DONE
     report = report_of(operation, result)
     report |= {name: each.reshape(-1) for name, each in result.numbers.items()}
     stages = {name: array_of(each) for name, each in result.stages.items()}
@@ -124,6 +135,18 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
     shown = _as_json(report)
     output.done(json.dumps(shown), shown)
     return DONE
+
+
+def _write_file(path: Path | None, file: bytes) -> None:
+    if path is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(file)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        path.write_bytes(file)
+    except OSError as error:
+        raise StorageError(f"{excerpt(str(path))} cannot be written: {error.strerror or error}") from None
 
 
 def _read(named: str | list[str]) -> Any:

@@ -1,4 +1,7 @@
-"""Vectors as files: a table of numbers, a C header, and words for SystemVerilog's $readmemh (IEEE 1800-2017, 21.4)."""
+"""Vectors as files: a table of numbers, an archive of arrays, a C header, and words for SystemVerilog's $readmemh.
+
+The words are those of IEEE 1800-2017, 21.4.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from io import BytesIO
 
 import numpy as np
 
 from requant.convert.explain.explanation import ElementExplanation, Step
-from requant.convert.vectors.subject import Element
+from requant.convert.vectors.subject import Array, Element
 from requant.convert.vectors.vectors import Vectors
 from requant.formats.elements import FLOATS, FloatElement
 from requant.plan.compute_dtype import COMPUTE_DTYPES, narrowed
@@ -125,6 +129,30 @@ def _integer(step: Step | None) -> int:
 def stages_text(explained: ElementExplanation) -> str:
     """Return the steps in one line: each symbol with its result."""
     return ", ".join(f"{step.symbol} = {step.value}" for step in explained.steps)
+
+
+def column_array(column: Column) -> Array:
+    """Return a column as an array: floats as they are where numpy has them, else their bits."""
+    if column.kind is not Kind.FLOAT:
+        sign = "i" if column.kind is Kind.SIGNED else "u"
+        return np.array(column.numbers, f"<{sign}{column.container // 8}")
+    bits = np.array(column.numbers, f"<u{column.container // 8}")
+    return bits.view(FLOATS[column.element].tensor_dtype) if column.element in COMPUTE_DTYPES else bits
+
+
+def npz(vectors: Vectors, about: Mapping[str, str]) -> bytes:
+    """Return an archive of arrays: an entry for each vector, or for each set of parameters; and texts `about` them."""
+    table = Table.of(vectors)
+    arrays = {column.name: column_array(column) for column in (table.input, table.expected, *table.stages)}
+    arrays["parameter_set"] = np.array(table.places, "<i4")
+    arrays["why"] = np.array([",".join(each.why) for each in vectors.vectors])
+    arrays |= {f"parameter_{column.name}": column_array(column) for column in table.parameters}
+    arrays["parameter_why"] = np.array([",".join(each.why) for each in vectors.sets])
+    arrays["formula"] = np.array(vectors.formula)
+    arrays |= {name: np.array(text) for name, text in about.items()}
+    file = BytesIO()
+    np.savez(file, **arrays)  # type: ignore[arg-type]  # no array is named allow_pickle
+    return file.getvalue()
 
 
 _INT64_MINIMUM = -(1 << 63)

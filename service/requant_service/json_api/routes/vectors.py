@@ -6,20 +6,21 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from requant_service.http.json_body import receive_json
-from requant_service.http.openapi_operation import json_operation
-from requant_service.http.query import no_query
-from requant_service.http.responses import BuffersResponse, json_text
-from requant_service.json_api.schemas.vectors import VectorsReply, VectorsRequest
-from requant_service.operations.vectors import (
+from requant.operations.vectors import (
     BYTES_PER_VECTOR,
     CHARACTERS_PER_VECTOR,
-    MEDIA_TYPES,
+    VECTORS,
     Format,
     make_vectors,
     vectors_file,
     vectors_members,
 )
+from requant_service.http.json_body import MEDIA_TYPE, receive_json
+from requant_service.http.openapi_operation import json_operation
+from requant_service.http.query import no_query
+from requant_service.http.responses import BuffersResponse, json_text
+from requant_service.json_api.schemas.vectors import VectorsReply, VectorsRequest, vectors_call
+from requant_service.operations.types import read_type
 from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import require_ready
 
@@ -29,19 +30,12 @@ router = APIRouter(tags=["explain"], dependencies=[Depends(no_query)])
 @router.post(
     "/v1/vectors",
     **json_operation(
-        "vectors",
-        "Vectors",
+        VECTORS.name,
+        VECTORS.title,
         VectorsRequest,
         VectorsReply,
-        example={
-            "operation": "tosa.RESCALE",
-            "input_type": "i32",
-            "output_type": "i8",
-            "multipliers": [{"multiplier": 1073741824, "shift": 34}],
-            "output_zp": -1,
-            "count": 64,
-        },
-        files=[media for form, media in MEDIA_TYPES.items() if form is not Format.JSON],
+        example=VECTORS.example,
+        files=VECTORS.files.values(),
         excerpt="vectors",
     ),
 )
@@ -52,12 +46,14 @@ async def vectors(request: Request) -> Response:
     multipliers, shifts and scales at their extremes, if none are given. The same request always gets the same response.
     """
     running = require_ready(request)
+    limit = running.settings.max_type_bytes
     asked, _ = await receive_json(request, VectorsRequest, running)
     await reserve_memory(request.scope, BYTES_PER_VECTOR * asked.count)
 
     def work() -> Response:
-        made = make_vectors(asked.call(), running.settings)
-        text = json_text(vectors_members(made)) if asked.format is Format.JSON else vectors_file(made, asked.format)
-        return BuffersResponse([text], MEDIA_TYPES[asked.format])
+        made = make_vectors(vectors_call(asked), lambda text, place: read_type(text, limit, place))
+        if asked.format is Format.JSON:
+            return BuffersResponse([json_text(vectors_members(made))], MEDIA_TYPE)
+        return BuffersResponse([vectors_file(made, asked.format)], VECTORS.files[asked.format])
 
     return await running.executor.run_text(CHARACTERS_PER_VECTOR * asked.count, work)

@@ -101,7 +101,7 @@ def _input_fields(given: Input) -> dict[str, Any]:
     description = given.description or None
     if isinstance(given, RecordsInput):
         kind: Any = Annotated[list[_record_model(given)], FailFast()]  # type: ignore[misc]
-        return {given.name: (kind, Field(default=ABSENT, description=description))}
+        return {given.name: (kind, Field(default=ABSENT, max_length=given.max_length, description=description))}
     default: Any = ABSENT if given.optional else ...
     if isinstance(given, NumbersInput):
         examples = list(given.examples) or None
@@ -166,7 +166,11 @@ def request_model(operation: Operation) -> type[RequestModel]:
     forms = {
         f"one_form_of_{each.name}": _one_form(each.name, each.several) for each in operation.tensors if each.several
     }
-    forms |= {f"one_form_of_{each.name}": _one_form(each.instead_of, each.name) for each in operation.record_inputs}
+    forms |= {
+        f"one_form_of_{each.name}": _one_form(each.instead_of, each.name)
+        for each in operation.record_inputs
+        if each.instead_of
+    }
     return create_model(
         _request_title(operation),
         __base__=RequestModel,
@@ -195,19 +199,22 @@ _MEMBER_KINDS: Mapping[Kind, Any] = {
 
 
 @cache
-def group_model(member: Member) -> type[ReplyModel]:
-    """Return the model of a group, or of one of a list of groups."""
-    return create_model(member.title, __base__=ReplyModel, __doc__=member.group_description, **_fields(member.members))
+def _group_model(title: str, description: str, members: tuple[Member, ...]) -> type[ReplyModel]:
+    """Return the model of a group, or of one of a list of groups, which several replies may have."""
+    return create_model(title, __base__=ReplyModel, __doc__=description, **_fields(members))
 
 
 def _member_field(member: Member) -> Any:
-    kind: Any = group_model(member) if member.members else _MEMBER_KINDS[member.kind]
+    kind: Any = _MEMBER_KINDS[member.kind]
+    if member.members:
+        kind = _group_model(member.title, member.group_description, member.members)
     if kind is Int64 and member.bits == 32:
         kind = Int32
     if member.repeated:
         kind = list[kind]
     if member.choices is not None and member.choices.enumeration is not None:
-        kind = member.choices.enumeration
+        choice: Any = member.choices.enumeration
+        kind = list[choice] if member.kind is Kind.TEXTS else choice
     default: Any = ABSENT if member.optional else ...
     examples = list(member.examples) or None
     return (kind, Field(default=default, description=member.description or None, examples=examples))

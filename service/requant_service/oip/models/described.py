@@ -90,7 +90,7 @@ def _name(tensor: Argument | TensorOutput | NumbersOutput) -> str:
 
 def parameter_of(option: Option) -> Parameter:
     """Return an option as the parameter of a model."""
-    said = option.words
+    said = option.model_description or option.words
     if option.kind in _LISTS:
         said += " A JSON list as text."
     default = option.default
@@ -147,7 +147,7 @@ def _check_numbers(call: Call, operation: Operation) -> None:
     sizes = {name: tensor.data.size for name, tensor in call.inputs.items()}
     for given in operation.inputs:
         match given:
-            case RecordsInput():
+            case RecordsInput() if given.instead_of:
                 [other] = (_name(each) for each in operation.numbers if each.name == given.instead_of)
                 if (fault := given.form_fault(sizes, _name, other)) is not None:
                     raise InvalidRequestError.of_field("/inputs", f"{given.instead_of}_form", fault)

@@ -13,7 +13,7 @@ from requant_service.oip.models.model import Model
 from requant_service.oip.models.modules import EVALUATE, LOWER
 from requant_service.oip.models.operators import OPERATOR_MODELS
 from requant_service.oip.models.types import PARSE_TYPE, TRANSLATE_TYPE
-from requant_service.oip.models.vectors import VECTORS
+from requant_service.oip.models.vectors import VECTORS_MODEL
 
 _OPERATIONS = (
     QUANTIZE,
@@ -22,7 +22,7 @@ _OPERATIONS = (
     EXPLAIN_QUANTIZE,
     EXPLAIN_DEQUANTIZE,
     EXPLAIN_REQUANTIZE,
-    VECTORS,
+    VECTORS_MODEL,
     *OPERATION_MODELS.values(),
     PARSE_TYPE,
     TRANSLATE_TYPE,

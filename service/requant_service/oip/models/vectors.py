@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from requant.convert.quantize import NanPolicy
-from requant.convert.quantize_plans import ROUNDINGS
-from requant.convert.vectors.export import Table
+from requant.convert.vectors.export import Table, column_array
 from requant.convert.vectors.subject import Element
-from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_PER_SET
+from requant.description import Option
 from requant.errors import InvalidRequestError, LimitError
-from requant.operations.conversions import NAN, ROUNDING, SATURATE, SCHEME
-from requant.operators.tosa.rescale_plan import RescaleRounding
-from requant.operators.vectors import OPERATIONS
-from requant.profiles import PROFILES
-from requant.schemes import SCHEMES, Multiplier
-from requant_service.http.responses import json_text
-from requant_service.oip.call import Call
-from requant_service.oip.datatypes import DATATYPES, datatype_of
-from requant_service.oip.models.model import Answer, Job, Model, Slot, Work
-from requant_service.oip.models.parameter_tensors import parameter_tensor
-from requant_service.oip.models.pointers import pointing_into
-from requant_service.oip.parameters import Kind, Parameter, pointer_to
-from requant_service.oip.tensors import Array, OutputTensor
-from requant_service.operations.parameters.tensors import multipliers_of_tensors
-from requant_service.operations.vectors import (
+from requant.operations.vectors import (
     BYTES_PER_VECTOR,
     CHARACTERS_PER_VECTOR,
     MAX_GIVEN,
+    VECTORS,
     Format,
     VectorsCall,
-    column_array,
     make_vectors,
     vectors_file,
     vectors_members,
 )
+from requant.operators.tosa.rescale_plan import RescaleRounding
+from requant.operators.vectors import OPERATIONS
+from requant.schemes import Multiplier
+from requant_service.http.responses import json_text
+from requant_service.oip.call import Call
+from requant_service.oip.datatypes import DATATYPES, datatype_of
+from requant_service.oip.models.described import parameter_of
+from requant_service.oip.models.model import Answer, Job, Model, Slot, Work
+from requant_service.oip.models.parameter_tensors import parameter_tensor
+from requant_service.oip.models.pointers import pointing_into
+from requant_service.oip.parameters import Parameter, pointer_to
+from requant_service.oip.tensors import Array, OutputTensor
+from requant_service.operations.parameters.tensors import multipliers_of_tensors
+from requant_service.operations.types import read_type
 
 _INT32 = DATATYPES["INT32"]
 _PAIR = ("multiplier", "shift")
@@ -82,9 +82,11 @@ def _plan(call: Call) -> Job:
         count=call.integer("count"),
     )
 
+    limit = call.settings.max_type_bytes
+
     def run() -> Answer:
         with pointing_into(call, multipliers="multiplier"):
-            made = make_vectors(asked, call.settings)
+            made = make_vectors(asked, lambda text, place: read_type(text, limit, place))
         table = Table.of(made.found)
         places = np.array(table.places, _INT32.dtype)
         outputs = (
@@ -107,78 +109,26 @@ def _output(name: str, element: Element, array: Array) -> OutputTensor:
     return OutputTensor(name, datatype_of(element, array.dtype), array.shape, array, element.name)
 
 
-def _text(name: str, description: str, choices: tuple[str, ...] = ()) -> Parameter:
-    return Parameter(name=name, description=description, optional=True, choices=choices)
+def _parameter(option: Option) -> Parameter:
+    """Return an option as a parameter. Arrays are outputs, so there is no archive of them."""
+    choices = {"operation": tuple(OPERATIONS), "format": _FORMATS}
+    found = parameter_of(option)
+    return replace(found, choices=choices.get(option.name, found.choices))
 
 
-def _zero_point(name: str) -> Parameter:
-    return Parameter(
-        name=name,
-        description="tosa.RESCALE.",
-        kind=Kind.INTEGER,
-        optional=True,
-        lowest=-(1 << 31),
-        highest=(1 << 31) - 1,
-    )
-
-
-VECTORS = Model(
-    name="vectors",
+VECTORS_MODEL = Model(
+    name=VECTORS.name,
     versions=("1",),
-    description="Inputs worth testing, each with the expected bits, the intermediate steps and the reasons for its "
-    "selection.",
-    inputs=(
-        Slot(
-            name="multiplier",
-            description="requantize and tosa.RESCALE: one per parameter set.",
-            datatypes=("INT64", "INT32"),
-            optional=True,
-        ),
-        Slot(name="shift", description="One per multiplier.", datatypes=("INT32", "INT64"), optional=True),
+    description=VECTORS.summary,
+    inputs=tuple(
+        Slot(name=each.model_name, description=each.description, datatypes=datatypes, optional=True)
+        for each, datatypes in zip(VECTORS.numbers, (("INT64", "INT32"), ("INT32", "INT64")), strict=True)
     ),
     outputs=(
         Slot(name="input", description="The inputs, in storage form.", datatypes=_ANY),
         Slot(name="expected", description="The expected result of each input.", datatypes=_ANY),
         Slot(name="parameter_set", description="The index of each input's parameter set.", datatypes=("INT32",)),
     ),
-    parameters=(
-        Parameter(
-            name="operation",
-            description="quantize, dequantize, requantize, or an operator by its full name.",
-            choices=tuple(OPERATIONS),
-        ),
-        Parameter(name="input_type", description="MLIR text of the element type."),
-        _text("output_type", "MLIR text of the element type of the result. Required unless the operation dequantizes."),
-        _text("profile", "Default: that of the operation.", tuple(PROFILES)),
-        _text("scheme", f"requantize: {SCHEME.description}", tuple(SCHEMES)),
-        _text("rounding", f"quantize: {ROUNDING.description} Not stochastic.", tuple(ROUNDINGS)),
-        Parameter(name="nan", description=f"quantize: {NAN.description}", optional=True, choices=tuple(NanPolicy)),
-        Parameter(name="saturate", description=f"quantize: {SATURATE.description}", kind=Kind.BOOLEAN, optional=True),
-        _zero_point("input_zp"),
-        _zero_point("output_zp"),
-        Parameter(
-            name="scale32",
-            description="tosa.RESCALE: whether multipliers have 32 bits. Default: true.",
-            kind=Kind.BOOLEAN,
-            optional=True,
-        ),
-        Parameter(name="rounding_mode", description="tosa.RESCALE.", optional=True, choices=tuple(RescaleRounding)),
-        Parameter(name="seed", description="Seed of the random vectors and parameters.", kind=Kind.INTEGER, default=0),
-        Parameter(
-            name="count",
-            description="Maximum number of vectors.",
-            kind=Kind.INTEGER,
-            default=DEFAULT_COUNT,
-            lowest=MIN_PER_SET,
-            highest=MAX_VECTORS,
-        ),
-        Parameter(
-            name="format",
-            description="json: the response parameters formula, parameter_sets and vectors are JSON. c_header and "
-            "readmemh: the response parameter text is the file.",
-            default=str(Format.JSON),
-            choices=_FORMATS,
-        ),
-    ),
+    parameters=tuple(_parameter(each) for each in VECTORS.options),
     plan=_plan,
 )

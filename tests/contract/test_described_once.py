@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from requant.description import Member, Operation, Report, TensorInput
+from requant.description import Member, Operation, Records, RecordsInput, Report, TensorInput
 from requant.operations import OPERATIONS
 from requant.operations.conversions import CONVERSIONS
 from requant.operations.explain import EXPLANATIONS
@@ -27,12 +27,19 @@ def sentences(operation: Operation) -> Iterator[str]:
         yield given.description
         if isinstance(given, TensorInput):
             yield given.several_description
+        if isinstance(given, RecordsInput):
+            yield given.record_description
+            for member in given.members:
+                yield from (member.description, member.numbers.description)
     for option in operation.options:
         yield option.description
     for part in operation.reply:
         yield part.description
         if isinstance(part, Member | Report):
             yield from _members(part.members)
+        if isinstance(part, Records):
+            yield part.record.description
+            yield from _members(part.record.members)
     if operation.trace is not None:
         yield operation.trace.description
         for stage in operation.trace.stages:

@@ -24,6 +24,7 @@ from requant.function_stubs import STUBS, stubs
 from requant.functions import DESCRIBED, FUNCTIONS, gives_tensors, has_report, public_name
 from requant.mlir.types import TensorType
 from requant.operations.conversions import CONVERSIONS
+from requant.operations.vectors import VECTORS
 from requant.operators.element_names import container
 from requant.operators.registry import OPERATORS
 from requant_service.json_api.catalog.operators import route_path
@@ -300,6 +301,40 @@ def test_one_scale_is_that_of_every_factor() -> None:
 def test_factors_are_checked(given: dict[str, Any], words: str) -> None:
     with pytest.raises(requant.RequantError, match=words):
         requant.derive_multiplier("litert", **given)
+
+
+def test_files_of_vectors_are_those_of_the_route(
+    client: httpx.Client, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    arguments: dict[str, Any] = {"operation": "tosa.RESCALE", "input_type": "i32", "output_type": "i8", "count": 16}
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in arguments.items()]
+    for form in VECTORS.files:
+        reply = client.post("/v1/vectors", json=arguments | {"format": form})
+        function = requant.vectors(**arguments | {"format": form})
+        assert function == (reply.content if form == "npz" else reply.text)
+        assert main(["vectors", *flags, "--format", form]) == 0
+        assert capfdbinary.readouterr().out == reply.content
+        assert main(["vectors", *flags, "--format", form, "-o", str(tmp_path / form)]) == 0
+        assert (tmp_path / form).read_bytes() == reply.content
+    assert main(["vectors", *flags, "--format", "npz", "-o", str(tmp_path / "no" / "file")]) == 1
+    assert b"cannot be written" in capfdbinary.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"multipliers": [1 << 30]}, "multipliers and shifts come together"),
+        ({"multipliers": [1 << 30], "shifts": [34, 34]}, "multipliers and shifts come together"),
+        ({"multipliers": [0.5], "shifts": [34]}, "multipliers takes whole numbers of 64 bits"),
+        ({"rounding": "half_even"}, "tosa.RESCALE has no rounding"),
+        ({"output_type": "i9 9"}, "expected nothing after the type"),
+        ({"output_type": None}, "output_type: required"),
+        ({"count": 7}, "count takes numbers from 8 to 2048"),
+    ],
+)
+def test_what_vectors_are_of_is_checked(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(requant.RequantError, match=words):
+        requant.vectors("tosa.RESCALE", "i32", **({"output_type": "i8"} | change))
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Inputs worth testing, each with the expected bits, the intermediate steps and the reasons for its selection."""
+"""Vectors: how inputs are found, the reasons for them, and the files that have them."""

@@ -44,6 +44,7 @@ from requant.mlir import parse_type
 from requant.mlir.types import Type
 from requant.operations.conversions import CONVERSION_OPTIONS, NAN, ROUNDING, SATURATE, SCHEME
 from requant.operations.explain import STEPS, element_members
+from requant.operations.options import USED_MULTIPLIER
 from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant.operators.vectors import RESCALE, operation_named, rescale_subjects
 from requant.profiles import PROFILES, profile_named
@@ -383,7 +384,7 @@ VECTORS = Operation(
             description="requantize and tosa.RESCALE: parameter sets, one per multiplier; one multiplier per channel "
             "for types with an axis.",
             title="MultiplierPair",
-            record_description="An integer multiplier and a shift, in the sign convention of the scheme.",
+            record_description=USED_MULTIPLIER.description,
             members=(
                 _pair("multiplier", "requantize and tosa.RESCALE: one per parameter set."),
                 _pair("shift", "One per multiplier."),

@@ -20,14 +20,16 @@ Report: Any = report_model(REPORT)
 UsedMultiplier: Any = report_model(USED_MULTIPLIER)
 
 
-class MultiplierPair(RequestModel):
-    """An integer multiplier and a shift, in the sign convention of the scheme."""
+MultiplierPair: Any = create_model(
+    "MultiplierPair",
+    __base__=RequestModel,
+    __doc__=USED_MULTIPLIER.description,
+    multiplier=(Int64, Field(ge=-MAX_MULTIPLIER, le=MAX_MULTIPLIER)),
+    shift=(Int32, Field(ge=-MAX_SHIFT, le=MAX_SHIFT)),
+)
 
-    multiplier: Int64 = Field(ge=-MAX_MULTIPLIER, le=MAX_MULTIPLIER)
-    shift: Int32 = Field(ge=-MAX_SHIFT, le=MAX_SHIFT)
 
-
-def as_multiplier(pair: MultiplierPair) -> Multiplier:
+def as_multiplier(pair: Any) -> Multiplier:
     """Return what the arithmetic takes. There may be very many, and a model is slow to free."""
     return Multiplier(pair.multiplier, pair.shift)
 

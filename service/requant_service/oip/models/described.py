@@ -124,7 +124,7 @@ def _list(call: Call, option: Option) -> tuple[Any, ...]:
     return tuple(members)
 
 
-def _value(call: Call, option: Option) -> Any:
+def option_value(call: Call, option: Option) -> Any:
     """Return the value of an option, read: None for one that is absent."""
     if not call.has(option.name):
         return None
@@ -208,7 +208,7 @@ class _ModelCall:
             _check_numbers(call, operation)
             call_of_operation = OperationCall(
                 types,
-                {each.name: _value(call, each) for each in operation.options},
+                {each.name: option_value(call, each) for each in operation.options},
                 _numbers(call, operation),
                 {name: len(given) for name, given in self._names.items()},
                 frozenset(each.name for each in self._inputs if each.elements in (Elements.CODES, Elements.BYTES)),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from requant.convert.quantize import NanPolicy
 from requant.convert.vectors.export import Table, column_array
 from requant.convert.vectors.subject import Element
 from requant.description import Option
@@ -23,13 +21,12 @@ from requant.operations.vectors import (
     vectors_file,
     vectors_members,
 )
-from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant.operators.vectors import OPERATIONS
 from requant.schemes import Multiplier
 from requant_service.http.responses import json_text
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES, datatype_of
-from requant_service.oip.models.described import parameter_of
+from requant_service.oip.models.described import option_value, parameter_of
 from requant_service.oip.models.model import Answer, Job, Model, Slot, Work
 from requant_service.oip.models.parameter_tensors import parameter_tensor
 from requant_service.oip.models.pointers import pointing_into
@@ -51,37 +48,14 @@ def _multipliers(call: Call) -> tuple[Multiplier, ...]:
     return given or ()
 
 
-def _optional(call: Call, name: str) -> Any:
-    return call.parameters[name]
-
-
-def _optional_text(call: Call, name: str) -> str:
-    return call.text(name) if call.has(name) else ""
-
-
 def _plan(call: Call) -> Job:
-    form = call.choice("format", Format)
+    options = {each.name: option_value(call, each) for each in VECTORS.options}
+    form = options.pop("format")
     if form not in _FORMATS:
         detail = "this model returns the arrays as outputs; the formats are json, c_header and readmemh"
         raise InvalidRequestError.of_field(pointer_to("format"), "enum", detail)
-    asked = VectorsCall(
-        operation=call.text("operation"),
-        input_type=call.text("input_type"),
-        output_type=_optional_text(call, "output_type"),
-        profile=_optional_text(call, "profile"),
-        scheme=_optional_text(call, "scheme"),
-        rounding=_optional_text(call, "rounding"),
-        nan=call.choice("nan", NanPolicy) if call.has("nan") else None,
-        saturate=call.boolean("saturate"),
-        multipliers=_multipliers(call),
-        input_zp=_optional(call, "input_zp"),
-        output_zp=_optional(call, "output_zp"),
-        scale32=call.boolean("scale32"),
-        rounding_mode=call.choice("rounding_mode", RescaleRounding) if call.has("rounding_mode") else None,
-        seed=call.integer("seed"),
-        count=call.integer("count"),
-    )
-
+    stated = {name: value for name, value in options.items() if value is not None}
+    asked = VectorsCall(**stated, multipliers=_multipliers(call))
     limit = call.settings.max_type_bytes
 
     def run() -> Answer:

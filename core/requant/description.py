@@ -19,7 +19,6 @@ from requant.mlir.parser import MAXIMUM_RANK
 from requant.mlir.types import TensorType, Type
 
 Array = NDArray[Any]
-Numbers = NDArray[np.float64]
 Value = bool | int | float | str | Sequence[int] | Sequence[float] | Type
 
 LARGEST_INTEGER = (1 << 63) - 1

@@ -25,7 +25,6 @@ from requant_service.json_api.routes import (
     operators,
     tosa,
     translation,
-    types,
     vectors,
 )
 from requant_service.meta import routes as meta
@@ -60,8 +59,8 @@ class Application(_RoutedStarlette):
         topics = [convert, explain, vectors, described, tosa, operators]
         topics += [npy, forms, oip]
         routers = [*(topic.router for topic in topics), oip.shared_memory_router]
-        topics = [multipliers, types, translation, lowering]
-        topics += [checkpoints]
+        routers += [multipliers.router, described.text_router]
+        topics = [translation, lowering, checkpoints]
         topics += [profiles, schemes, operator_catalog, meta]
         topics += [reference] if settings.docs else []
         topics += [playground] if settings.playground else []

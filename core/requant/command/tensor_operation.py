@@ -10,6 +10,7 @@ import argparse
 import json
 import math
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ import numpy as np
 from requant.command.exit_status import DONE
 from requant.command.tensor_files import read_tensor, write_tensors
 from requant.description import Kind, Operation, Option, TensorInput
-from requant.errors import ParameterError, excerpt
+from requant.errors import ParameterError, StorageError, excerpt
 
 if TYPE_CHECKING:
     from requant.command.output import Output
@@ -79,14 +80,17 @@ def _add_input(parser: argparse.ArgumentParser, tensor: TensorInput) -> None:
 
 
 def _add_option(parser: argparse.ArgumentParser, option: Option) -> None:
-    said = option.words
-    settings: dict[str, Any] = {"help": said.replace("%", "%%"), "required": option.required}
+    said = option.words.replace("%", "%%")
+    if option.document:
+        parser.add_argument(option.name, metavar="FILE", help=f"{said} A file, or - for the standard input.")
+        return
+    settings: dict[str, Any] = {"help": said, "required": option.required}
     if option.kind is Kind.BOOLEAN:
         parser.add_argument(_flag(option.name), action=argparse.BooleanOptionalAction, default=None, help=said)
         return
     if option.kind in _NUMBERS:
         settings["type"] = _NUMBERS[option.kind]
-    if option.kind in (Kind.INTEGERS, Kind.NUMBERS):
+    if option.kind in (Kind.INTEGERS, Kind.NUMBERS, Kind.TEXTS):
         settings["nargs"] = option.length or "+"
     if option.choices is not None and option.choices.enumeration is not None:
         settings["choices"] = [str(each) for each in option.choices.values]
@@ -103,6 +107,7 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
     numbers = {each.name: given[each.name] for each in operation.numbers if each.name in given}
     types = {each.name: given[each.type_option] for each in operation.tensors if each.type_option in given}
     options = {each.name: given[each.name] for each in options_of(operation) if each.name in given}
+    options |= {each.name: _text(given[each.name]) for each in operation.options if each.document}
     result = run_operation(operation, arrays | numbers, types, options)
     report = report_of(operation, result)
     report |= {name: each.reshape(-1) for name, each in result.numbers.items()}
@@ -128,6 +133,16 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
 
 def _read(named: str | list[str]) -> Any:
     return [read_tensor(each) for each in named] if isinstance(named, list) else read_tensor(named)
+
+
+def _text(named: str) -> str:
+    """Return the text of a file. Raise StorageError for one that cannot be read, or is not UTF-8."""
+    try:
+        return (sys.stdin.buffer.read() if named == "-" else Path(named).read_bytes()).decode()
+    except OSError as error:
+        raise StorageError(f"{excerpt(named)} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise StorageError(f"{excerpt(named)} is no text in UTF-8") from error
 
 
 def _as_json(value: Any) -> Any:

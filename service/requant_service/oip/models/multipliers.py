@@ -9,11 +9,12 @@ from fractions import Fraction
 
 import numpy as np
 
+from requant.description import Work
 from requant.errors import InvalidRequestError, RequantError, TypeFitError
 from requant.schemes import SCHEMES
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES
-from requant_service.oip.models.model import Answer, Job, Model, Slot, Work
+from requant_service.oip.models.model import Answer, Job, Model, Slot
 from requant_service.oip.models.pointers import pointing_into
 from requant_service.oip.parameters import Parameter
 from requant_service.oip.tensors import InputTensor, OutputTensor, integers_output, real_numbers, reals_output

@@ -10,10 +10,10 @@ from requant_service.oip.models.conversions import DEQUANTIZE, QUANTIZE, REQUANT
 from requant_service.oip.models.described import OPERATION_MODELS
 from requant_service.oip.models.explanations import EXPLAIN_DEQUANTIZE, EXPLAIN_QUANTIZE, EXPLAIN_REQUANTIZE
 from requant_service.oip.models.model import Model
-from requant_service.oip.models.modules import EVALUATE, LOWER
+from requant_service.oip.models.modules import EVALUATE
 from requant_service.oip.models.multipliers import DERIVE_MULTIPLIER
 from requant_service.oip.models.operators import OPERATOR_MODELS
-from requant_service.oip.models.types import PARSE_TYPE, TRANSLATE_TYPE
+from requant_service.oip.models.types import TRANSLATE_TYPE
 from requant_service.oip.models.vectors import VECTORS
 
 _OPERATIONS = (
@@ -26,9 +26,7 @@ _OPERATIONS = (
     VECTORS,
     DERIVE_MULTIPLIER,
     *OPERATION_MODELS.values(),
-    PARSE_TYPE,
     TRANSLATE_TYPE,
-    LOWER,
     EVALUATE,
 )
 MODELS: Mapping[str, Model] = {**{model.name: model for model in _OPERATIONS}, **OPERATOR_MODELS}

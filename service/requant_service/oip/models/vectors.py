@@ -11,6 +11,7 @@ from requant.convert.quantize_plans import ROUNDINGS
 from requant.convert.vectors.export import Table
 from requant.convert.vectors.subject import Element
 from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_PER_SET
+from requant.description import Work
 from requant.errors import InvalidRequestError, LimitError
 from requant.operations.conversions import NAN, ROUNDING, SATURATE, SCHEME
 from requant.operators.tosa.rescale_plan import RescaleRounding
@@ -20,7 +21,7 @@ from requant.schemes import SCHEMES, Multiplier
 from requant_service.http.responses import json_text
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES, datatype_of
-from requant_service.oip.models.model import Answer, Job, Model, Slot, Work
+from requant_service.oip.models.model import Answer, Job, Model, Slot
 from requant_service.oip.models.parameter_tensors import parameter_tensor
 from requant_service.oip.models.pointers import pointing_into
 from requant_service.oip.parameters import Kind, Parameter, pointer_to

@@ -1,4 +1,4 @@
-"""MLIR modules: passes that lower quantized operations, and functions run on tensors.
+"""MLIR modules: functions run on tensors.
 
 xDSL takes a third of a second to import, so the first module does it, in the thread of modules.
 """
@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from requant.errors import LimitError, LoweringError, PreconditionError, default_pointer
 from requant.mlir.types import ElementType, TensorType, Type
+from requant.operations.modules import read_text
 from requant.plan.operands import static_shape
+from requant_service.operations.described import limits_of
 from requant_service.runtime.settings import Settings
-
-if TYPE_CHECKING:
-    from requant.lowering.module import Module
 
 Array = NDArray[Any]
 
@@ -37,27 +36,6 @@ class TypedElements:
 ReadInputs = Callable[[Sequence[Type]], Sequence[TypedElements]]
 
 
-def lower_module(text: str, passes: Sequence[str], settings: Settings) -> str:
-    """Run passes on the module in `text` and return it as text.
-
-    Errors point at `/module`, or at a pass by its index in `/passes`.
-    """
-    from requant.lowering.passes import apply, parse_pass
-
-    limit = settings.max_passes
-    if len(passes) > limit:
-        detail = f"there are {len(passes)} passes; the limit is {limit}"
-        raise LimitError(detail, limit=limit, pointer="/passes")
-    parsed = []
-    for index, each in enumerate(passes):
-        with default_pointer(f"/passes/{index}"):
-            parsed.append(parse_pass(each))
-    module = _read(text, settings)
-    with default_pointer("/module"):
-        apply(module, parsed)
-        return module.write()
-
-
 def evaluate_module(text: str, function: str, read_inputs: ReadInputs, settings: Settings) -> list[TypedElements]:
     """Return the results of a function of the module in `text`, an empty name being `main` or the only one.
 
@@ -67,7 +45,7 @@ def evaluate_module(text: str, function: str, read_inputs: ReadInputs, settings:
     from requant.lowering.evaluate import Tensor, evaluate, function_named
     from requant.lowering.quantized import type_of
 
-    module = _read(text, settings)
+    module = read_text(text, limits_of(settings).module)
     with default_pointer("/function"):
         found = function_named(module, function or None)
     with default_pointer("/module"):
@@ -103,21 +81,3 @@ def _exchanged(elements: Array) -> Array:
     if elements.dtype == _BOOL:
         return elements.view(np.int8)
     return elements.view(np.uint16) if elements.dtype.name == _BFLOAT16 else elements
-
-
-def _read(text: str, settings: Settings) -> Module:
-    """Read a module. Raises what `requant.lowering.module.read_module` does, at `/module`."""
-    from requant.lowering.module import ModuleLimits, read_module
-
-    limit = settings.max_module_bytes
-    with default_pointer("/module"):
-        if len(text) > limit or len(text.encode("utf-8", "surrogatepass")) > limit:
-            raise LimitError(f"the module has more than {limit} bytes", limit=limit)
-        limits = ModuleLimits(
-            characters=limit,
-            operations=settings.max_module_operations,
-            constant_elements=settings.max_module_constants,
-            evaluation_bytes=settings.max_evaluation_bytes,
-            evaluation_products=settings.max_evaluation_products,
-        )
-        return read_module(text, limits)

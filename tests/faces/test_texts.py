@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import ml_dtypes
+import numpy as np
 import pytest
 
 import requant
 from requant.command.main import main
 from requant.operations import OPERATIONS
+from requant_service.json_api.routes import lowering
 
 TYPES = (
     OPERATIONS["parse_type"].example["text"],
@@ -101,3 +104,54 @@ def test_without_xdsl_it_is_said_what_to_install() -> None:
 def test_a_description_imports_no_xdsl() -> None:
     code = "import sys, requant; requant.lower; assert 'xdsl' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+EVALUATED: dict[str, Any] = lowering._EVALUATED
+ADDED = [np.array(given["values"][0], np.int8) for given in EVALUATED["inputs"]]
+
+
+def test_a_function_of_a_module_is_evaluated_as_by_the_route(
+    client: httpx.Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reply = client.post("/v1/evaluate", json=EVALUATED).json()
+    expected = [each["values"] for each in reply["outputs"]]
+    results = requant.evaluate(EVALUATED["module"], *ADDED, function="add")
+    assert [each.reshape(-1).tolist() for each in results] == expected
+
+    (module := tmp_path / "module.mlir").write_text(EVALUATED["module"])
+    for index, each in enumerate(ADDED):
+        np.save(tmp_path / f"{index}.npy", each)
+    arguments = ["evaluate", str(module), str(tmp_path / "0.npy"), str(tmp_path / "1.npy")]
+    assert main(arguments) == 0
+    shown = json.loads(capsys.readouterr().out)["outputs"]
+    assert [np.reshape(each, -1).tolist() for each in shown] == expected
+    assert main([*arguments, "-o", str(tmp_path / "sum.npy")]) == 0
+    assert np.load(tmp_path / "sum.npy").reshape(-1).tolist() == expected[0]
+
+
+def test_truths_and_bf16_go_in_and_out_as_they_are() -> None:
+    text = (
+        "func.func @main(%t: tensor<2xi1>, %x: tensor<2xbf16>) -> (tensor<2xi1>, tensor<2xbf16>) {\n"
+        "  %n = stablehlo.not %t : tensor<2xi1>\n  %s = stablehlo.add %x, %x : tensor<2xbf16>\n"
+        "  return %n, %s : tensor<2xi1>, tensor<2xbf16>\n}\n"
+    )
+    values = np.array([0.5, -3], ml_dtypes.bfloat16)
+    negated, doubled = requant.evaluate(text, np.array([True, False]), values)
+    assert negated.dtype == np.bool_
+    assert negated.tolist() == [False, True]
+    assert doubled.dtype == ml_dtypes.bfloat16
+    assert doubled.tolist() == [1.0, -6.0]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        (ADDED[:1], "takes 2 inputs; there are 1"),
+        ([np.zeros(2, np.int8), ADDED[1]], "the tensor that it is put on"),
+        ([np.float32(1), ADDED[1]], "input 0 is an array of float32"),
+        ([np.int16(300), ADDED[1]], "300"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(inputs: list[Any], words: str) -> None:
+    with pytest.raises(requant.RequantError, match=words):
+        requant.evaluate(EVALUATED["module"], *inputs)

@@ -107,7 +107,7 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
     numbers = {each.name: given[each.name] for each in operation.numbers if each.name in given}
     types = {each.name: given[each.type_option] for each in operation.tensors if each.type_option in given}
     options = {each.name: given[each.name] for each in options_of(operation) if each.name in given}
-    options |= {each.name: _text(given[each.name]) for each in operation.options if each.document}
+    options |= {each.name: read_text(given[each.name]) for each in operation.options if each.document}
     result = run_operation(operation, arrays | numbers, types, options)
     report = report_of(operation, result)
     report |= {name: each.reshape(-1) for name, each in result.numbers.items()}
@@ -126,7 +126,7 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
         # Stages that were written are not repeated.
         kept = {name: each for name, each in report["trace"].items() if not isinstance(each, np.ndarray)}
         report["trace"] = kept
-    shown = _as_json(report)
+    shown = as_json(report)
     output.done(json.dumps(shown), shown)
     return DONE
 
@@ -135,7 +135,7 @@ def _read(named: str | list[str]) -> Any:
     return [read_tensor(each) for each in named] if isinstance(named, list) else read_tensor(named)
 
 
-def _text(named: str) -> str:
+def read_text(named: str) -> str:
     """Return the text of a file. Raise StorageError for one that cannot be read, or is not UTF-8."""
     try:
         return (sys.stdin.buffer.read() if named == "-" else Path(named).read_bytes()).decode()
@@ -145,14 +145,14 @@ def _text(named: str) -> str:
         raise StorageError(f"{excerpt(named)} is no text in UTF-8") from error
 
 
-def _as_json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Return arrays as lists, and NaN and infinities, which JSON does not have, as the texts that routes have too."""
     if isinstance(value, np.ndarray):
-        return _as_json(value.tolist())
+        return as_json(value.tolist())
     if isinstance(value, Mapping):
-        return {name: _as_json(each) for name, each in value.items()}
+        return {name: as_json(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_as_json(each) for each in value]
+        return [as_json(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value

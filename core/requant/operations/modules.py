@@ -1,13 +1,19 @@
-"""MLIR modules: passes that lower quantized operations.
+"""MLIR modules: passes that lower quantized operations, and functions run on tensors.
 
 Modules need xDSL, the extra `mlir`. It takes a third of a second to import, so the first module does it.
+
+An evaluation is no `Operation`: how many tensors it takes, of which types, and how many it gives is said by the module,
+which is read when the tensors are there. Its options and its run are here, and each face has its own tensors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from requant.description import (
     Array,
@@ -21,7 +27,9 @@ from requant.description import (
     Result,
     Work,
 )
-from requant.errors import LimitError, UnavailableError, default_pointer
+from requant.errors import LimitError, LoweringError, PreconditionError, UnavailableError, default_pointer
+from requant.mlir.types import ElementType, TensorType, Type
+from requant.plan.operands import static_shape
 
 if TYPE_CHECKING:
     from requant.lowering.module import Module
@@ -40,6 +48,7 @@ MODULE = Option(
     examples=(_LOWERED,),
     document=True,
 )
+FUNCTION = Option(name="function", description="Default: main, or the only function with a body.", default="")
 
 
 @contextmanager
@@ -116,3 +125,65 @@ LOWER = Operation(
     work=Work.MODULES,
     model_summary="Run passes on a module and return the result in the response parameter `module`.",
 )
+
+_BOOL = np.dtype(np.bool_)
+_BFLOAT16 = "bfloat16"
+
+
+@dataclass(frozen=True, slots=True)
+class TypedElements:
+    """The flat elements of a tensor. Those of i1 are bytes of 0 and 1, those of bf16 bit patterns in uint16."""
+
+    type: TensorType
+    elements: Array
+
+
+ReadInputs = Callable[[Sequence[Type]], Sequence[TypedElements]]
+
+
+def evaluate_module(text: str, function: str, read_inputs: ReadInputs, limits: ModuleLimits) -> list[TypedElements]:
+    """Return the results of a function of the module in `text`, an empty name being `main` or the only one.
+
+    `read_inputs` returns the inputs, given the types of the function's arguments. Errors point at `/module`, at
+    `/function`, or at an input by its index: `/inputs/0`.
+    """
+    with xdsl_needed():
+        from requant.lowering.evaluate import Tensor, evaluate, function_named
+        from requant.lowering.quantized import type_of
+
+    module = read_text(text, limits)
+    with default_pointer("/function"):
+        found = function_named(module, function or None)
+    with default_pointer("/module"):
+        arguments = [type_of(argument.type) for argument in found.body.block.args]
+    inputs = []
+    for given in read_inputs(arguments):
+        dtype = _evaluated_dtype(given.type.element)
+        elements = given.elements != 0 if dtype == _BOOL else given.elements.view(dtype)
+        inputs.append(Tensor(given.type, elements.reshape(static_shape(given.type))))
+    with default_pointer("/module", LoweringError, PreconditionError, LimitError):
+        results = evaluate(module, found, inputs)
+    return [TypedElements(each.type, _exchanged(np.ascontiguousarray(each.elements).reshape(-1))) for each in results]
+
+
+def evaluation_bytes(limits: ModuleLimits) -> int:
+    """Return how much memory an evaluation may take."""
+    return 2 * limits.evaluation_bytes
+
+
+def exchanged_dtype(element: ElementType) -> np.dtype[Any]:
+    """Return the dtype of the elements that go into an evaluation. Raise UnsupportedError for a type without one."""
+    dtype = _evaluated_dtype(element)
+    return np.dtype(np.int8) if dtype == _BOOL else np.dtype(np.uint16) if dtype.name == _BFLOAT16 else dtype
+
+
+def _evaluated_dtype(element: ElementType) -> np.dtype[Any]:
+    from requant.lowering.evaluate.arrays import dtype_of
+
+    return dtype_of(element)
+
+
+def _exchanged(elements: Array) -> Array:
+    if elements.dtype == _BOOL:
+        return elements.view(np.int8)
+    return elements.view(np.uint16) if elements.dtype.name == _BFLOAT16 else elements

@@ -54,9 +54,9 @@ from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import require_ready, runtime
 from requant_service.runtime.settings import Settings
 
-router = APIRouter(dependencies=[Depends(no_query)])
-text_router = APIRouter(dependencies=[Depends(no_query)])
-"""Those that work on texts and modules, which stand behind the others in the document."""
+routers = {work: APIRouter(dependencies=[Depends(no_query)]) for work in Work}
+"""By what they work on: texts and modules stand behind the others in the document."""
+router = routers[Work.ARRAYS]
 
 
 @cache
@@ -283,7 +283,7 @@ def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
 
 
 for _operation in OPERATIONS.values():
-    (router if _operation.work is Work.ARRAYS else text_router).add_api_route(
+    routers[_operation.work].add_api_route(
         f"/v1/{_operation.path or _operation.name}",
         _handler(_operation),
         methods=["POST"],

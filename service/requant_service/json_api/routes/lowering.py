@@ -10,6 +10,12 @@ from starlette.responses import Response
 
 from requant.errors import default_pointer
 from requant.mlir.types import Type
+from requant.operations.modules import (
+    TypedElements,
+    evaluate_module,
+    evaluation_bytes,
+    exchanged_dtype,
+)
 from requant.plan.operands import static_shape
 from requant_service.http.json_body import MEDIA_TYPE, receive_json
 from requant_service.http.openapi_operation import json_operation
@@ -17,12 +23,7 @@ from requant_service.http.query import no_query
 from requant_service.http.responses import Buffer, BuffersResponse
 from requant_service.json_api.schemas.lowering import EvaluateReply, EvaluateRequest
 from requant_service.json_api.tensors import output_pieces, read_elements
-from requant_service.operations.mlir.modules import (
-    TypedElements,
-    evaluate_module,
-    evaluation_bytes,
-    exchanged_dtype,
-)
+from requant_service.operations.described import limits_of
 from requant_service.operations.types import read_tensor_type
 from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import require_ready
@@ -46,9 +47,9 @@ _EVALUATED = {
 async def evaluate(request: Request) -> Response:
     """Evaluate a function of a module, quantized or lowered, on tensors."""
     running = require_ready(request)
-    settings = running.settings
+    settings, limits = running.settings, limits_of(running.settings).module
     call, body = await receive_json(request, EvaluateRequest, running)
-    await reserve_memory(request.scope, evaluation_bytes(settings))
+    await reserve_memory(request.scope, evaluation_bytes(limits))
 
     def read_inputs(_: Sequence[Type]) -> list[TypedElements]:
         found = []
@@ -61,7 +62,7 @@ async def evaluate(request: Request) -> Response:
         return found
 
     def work() -> Response:
-        outputs = evaluate_module(call.module, call.function, read_inputs, settings)
+        outputs = evaluate_module(call.module, call.function, read_inputs, limits)
         in_values = all(given.in_values for given in call.inputs)
         pieces: list[Buffer] = []
         for output in outputs:

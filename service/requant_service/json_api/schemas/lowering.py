@@ -6,21 +6,16 @@ from typing import Annotated
 
 from pydantic import FailFast, Field
 
+from requant.operations.modules import FUNCTION, MODULE
 from requant_service.http.models import ReplyModel, RequestModel
 from requant_service.json_api.schemas.tensors import OutputTensor, Tensor
-
-_MODULE = """func.func @main(%x: tensor<2xf32>) -> tensor<2x!quant.uniform<i8:f32, 0.5:3>> {
-  %q = quant.qcast %x : tensor<2xf32> to tensor<2x!quant.uniform<i8:f32, 0.5:3>>
-  return %q : tensor<2x!quant.uniform<i8:f32, 0.5:3>>
-}
-"""
 
 
 class EvaluateRequest(RequestModel):
     """A module, the function to call, and its arguments."""
 
-    module: str = Field(description="MLIR text, as in /v1/lower.", examples=[_MODULE])
-    function: str = Field(default="", description="Default: main, or the only function with a body.")
+    module: str = Field(description="MLIR text, as in /v1/lower.", examples=list(MODULE.examples))
+    function: str = Field(default="", description=FUNCTION.description)
     inputs: Annotated[list[Tensor], FailFast()] = Field(
         max_length=64,
         description="One tensor per argument, of its type; scalars are tensors of rank 0. i1 values are 0 and 1.",

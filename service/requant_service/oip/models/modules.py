@@ -15,21 +15,22 @@ from requant.errors import RequantError, TensorDataError, excerpt
 from requant.formats.elements import IntegerElement
 from requant.mlir import print_type
 from requant.mlir.types import ElementType, Type
-from requant.operations.modules import MODULE
+from requant.operations.modules import (
+    FUNCTION,
+    MODULE,
+    TypedElements,
+    evaluate_module,
+    evaluation_bytes,
+    exchanged_dtype,
+)
 from requant.plan.operands import bind, element_name, static_shape
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import BOOL, DATATYPES, Datatype, datatype_of
 from requant_service.oip.models.described import parameter_of
 from requant_service.oip.models.model import Answer, Job, Model, Slot
 from requant_service.oip.models.pointers import pointing_into
-from requant_service.oip.parameters import Parameter
 from requant_service.oip.tensors import InputTensor, OutputTensor
-from requant_service.operations.mlir.modules import (
-    TypedElements,
-    evaluate_module,
-    evaluation_bytes,
-    exchanged_dtype,
-)
+from requant_service.operations.described import limits_of
 
 _ANY = ("FP32", *(name for name in DATATYPES if name != "FP32"))
 
@@ -59,7 +60,7 @@ def _output(name: str, result: TypedElements) -> OutputTensor:
 
 
 def _plan_evaluate(call: Call) -> Job:
-    tensors = call.several("input")
+    tensors, limits = call.several("input"), limits_of(call.settings).module
 
     def read_inputs(arguments: Sequence[Type]) -> list[TypedElements]:
         found = []
@@ -74,10 +75,10 @@ def _plan_evaluate(call: Call) -> Job:
 
     def run() -> Answer:
         with pointing_into(call, inputs="input"):
-            results = evaluate_module(call.text("module"), call.text("function"), read_inputs, call.settings)
+            results = evaluate_module(call.text("module"), call.text("function"), read_inputs, limits)
         return Answer(tuple(_output(f"output_{index}", result) for index, result in enumerate(results)), {})
 
-    return Job(run, evaluation_bytes(call.settings), work=Work.MODULES)
+    return Job(run, evaluation_bytes(limits), work=Work.MODULES)
 
 
 EVALUATE = Model(
@@ -97,7 +98,7 @@ EVALUATE = Model(
     outputs=(Slot(name="output", description="One tensor per result.", datatypes=_ANY, variadic=True),),
     parameters=(
         parameter_of(MODULE),
-        Parameter(name="function", description="Default: main, or the only function with a body.", default=""),
+        parameter_of(FUNCTION),
     ),
     plan=_plan_evaluate,
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from requant.errors import UnknownNameError, excerpt
 from requant.errors.names import entry_named
+from requant.operations.modules import LOWER
 from requant_service.oip.models.conversions import DEQUANTIZE, QUANTIZE, REQUANTIZE
 from requant_service.oip.models.described import OPERATION_MODELS
 from requant_service.oip.models.explanations import EXPLAIN_DEQUANTIZE, EXPLAIN_QUANTIZE, EXPLAIN_REQUANTIZE
@@ -25,8 +26,10 @@ _OPERATIONS = (
     EXPLAIN_REQUANTIZE,
     VECTORS,
     DERIVE_MULTIPLIER,
-    *OPERATION_MODELS.values(),
+    *(each for each in OPERATION_MODELS.values() if each.name != LOWER.name),
+    # In the order in which clients have the list of models.
     TRANSLATE_TYPE,
+    OPERATION_MODELS[LOWER.name],
     EVALUATE,
 )
 MODELS: Mapping[str, Model] = {**{model.name: model for model in _OPERATIONS}, **OPERATOR_MODELS}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from requant.arrays.comparison import compare
     from requant.arrays.conversions import dequantize, quantize, requantize
+    from requant.arrays.evaluation import evaluate
     from requant.arrays.parameters import Parameters, parameters, parameters_from_range
     from requant.arrays.types import parse_type, print_type, quantized_type
     from requant.checkpoint.run.run import RunReport
@@ -37,6 +38,7 @@ __all__ = [
     "dequantize",
     "dequantize_checkpoint",
     "diff_checkpoints",
+    "evaluate",
     "parameters",
     "parameters_from_range",
     "parse_type",
@@ -58,6 +60,7 @@ _MODULES = {
     "dequantize": "requant.arrays.conversions",
     "dequantize_checkpoint": "requant.checkpoints",
     "diff_checkpoints": "requant.verification",
+    "evaluate": "requant.arrays.evaluation",
     "parameters": "requant.arrays.parameters",
     "parameters_from_range": "requant.arrays.parameters",
     "parse_type": "requant.arrays.types",

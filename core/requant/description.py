@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from requant.mlir.parser import MAXIMUM_RANK
 from requant.mlir.types import TensorType, Type
 
 Array = NDArray[Any]
-Value = bool | int | float | str | Sequence[int] | Sequence[float] | Type
+Value = bool | int | float | str | Sequence[int] | Sequence[float] | Sequence[str] | Type
 
 LARGEST_INTEGER = (1 << 63) - 1
 
@@ -50,6 +50,18 @@ class Kind(StrEnum):
     """An MLIR type."""
     TENSOR_TYPE = "tensor_type"
     """The MLIR type of a tensor."""
+    DECIMAL = "decimal"
+    """Of a reply: a float, in JSON the decimal text that reads back to it, for readers that do not keep numbers."""
+
+
+class Work(Enum):
+    """What an operation works on. A service has threads of their own for each."""
+
+    ARRAYS = auto()
+    TEXTS = auto()
+    """Types and such, for which no kernel is needed."""
+    MODULES = auto()
+    """MLIR modules, and what is in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +89,8 @@ class Option:
 
     Integers, also those of a list, are `lowest` to `highest`; a list has `length` members, or any number. `read`
     returns what a text stands for, such as the rule of that name, and raises what is wrong with it. `max_length`: of a
-    text or a list in JSON. `model_description`: what the inference protocol says of it, if that differs.
+    text or a list in JSON. A `document` is the text that is worked on, on the command line a file. `model_description`:
+    what a model says of it, where that differs.
     """
 
     name: str
@@ -91,8 +104,9 @@ class Option:
     length: int | None = None
     max_length: int | None = None
     choices: Choices | None = None
-    examples: tuple[str, ...] = ()
+    examples: tuple[Any, ...] = ()
     read: Callable[[str], Any] | None = None
+    document: bool = False
 
     @property
     def required(self) -> bool:
@@ -232,13 +246,20 @@ class RecordsInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumbersOutput:
-    """Numbers that an operation gives, f64 or i64: in JSON a list, in the inference protocol a tensor."""
+    """Numbers that an operation gives, f64 or i64: in JSON a list, in the inference protocol a tensor.
+
+    Absent ones are, if `empty_if_absent`, an empty list in JSON. `model_description`: what a model says of them, where
+    that differs. Integers in JSON have so many `bits`.
+    """
 
     name: str
     kind: Kind = Kind.NUMBER
     description: str = ""
     optional: bool = False
+    empty_if_absent: bool = False
     model_name: str = ""
+    model_description: str = ""
+    bits: int = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,8 +279,10 @@ class Member:
 
     `title` and `group_description` are of a group, for generated clients. In the inference protocol a group is flat,
     and a list of groups is a tensor of i64 of the name `model_name`: a row for each, of the members that are its
-    `columns`. An integer has so many `bits`. One that is not `in_json` tells what a JSON request or reply shows anyway.
-    `model_description`: what the inference protocol says of a member of a record, if that differs.
+    `columns`. Without any, it is JSON as text there, as a list of texts is. An integer has so many `bits`. One that is
+    not `in_json` tells what a JSON request or reply shows anyway; one that is `only_in_json` has the bits of numbers
+    that readers of JSON may round. An absent list is, if `empty_if_absent`, an empty one in JSON. `model_description`:
+    what a model says of a member of a record, where that differs.
     """
 
     name: str
@@ -277,6 +300,8 @@ class Member:
     bits: int = 64
     examples: tuple[Any, ...] = ()
     in_json: bool = True
+    only_in_json: bool = False
+    empty_if_absent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,11 +361,36 @@ class TensorValue:
         return tuple(size for size in self.type.shape if size is not None)
 
 
+_UNLIMITED = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleLimits:
+    """Limits of one request: characters and operations of a module, elements of its constants; bytes and products of an
+    evaluation.
+    """
+
+    characters: int = 1 << 20
+    operations: int = 10_000
+    nesting: int = 64
+    constant_elements: int = 1 << 20
+    evaluation_bytes: int = 256 << 20
+    evaluation_products: int = 1 << 28
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a service does not take more of. In process there is no limit but those of types."""
+    """What a service does not take more of. In process there is no limit but those of types, and of nesting."""
 
     rank: int = MAXIMUM_RANK
+    passes: int = _UNLIMITED
+    module: ModuleLimits = ModuleLimits(
+        characters=_UNLIMITED,
+        operations=_UNLIMITED,
+        constant_elements=_UNLIMITED,
+        evaluation_bytes=_UNLIMITED,
+        evaluation_products=_UNLIMITED,
+    )
 
 
 NO_LIMITS = Limits()
@@ -435,6 +485,8 @@ class Operation:
     (`/name`, or `/name/index` for one of several numbers or tensors). `example` has the inputs as JSON tensors and
     lists beside the options: a call that works. `request_title` and `reply_title` are for generated clients. `files`:
     the media types of the files that it gives in the place of its reply, by the value of its option `format`.
+    `work`: on what. `model_summary`: what the model says of itself, where that is more; it has the outputs
+    `first_of_model` first.
     """
 
     name: str
@@ -454,6 +506,15 @@ class Operation:
     path: str = ""
     request_title: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
+    work: Work = Work.ARRAYS
+    model_summary: str = ""
+    first_of_model: tuple[str, ...] = ()
+
+    @cached_property
+    def model_reply(self) -> tuple[Part, ...]:
+        """The parts of the reply in the order of the model."""
+        first = {name: index for index, name in enumerate(self.first_of_model)}
+        return tuple(sorted(self.reply, key=lambda part: first.get(part.name, len(first))))
 
     @cached_property
     def tensors(self) -> tuple[TensorInput, ...]:

@@ -53,6 +53,7 @@ _KINDS = {
     Kind.TEXT: "str",
     Kind.INTEGERS: "Sequence[int]",
     Kind.NUMBERS: "Sequence[float]",
+    Kind.TEXTS: "Sequence[str]",
     Kind.NUMBER_OR_TEXT: "str | float",
     Kind.TYPE: "str | Type",
     Kind.TENSOR_TYPE: "str | Type",

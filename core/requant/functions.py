@@ -155,6 +155,10 @@ def read_option(option: Option, value: Any) -> Any:
         if option.length not in (None, len(members)):
             raise ParameterError(f"{option.name} has {len(members)} members; expected {option.length}")
         return members
+    if option.kind is Kind.TEXTS:
+        if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+            raise ParameterError(f"{option.name} takes a list of texts")
+        return tuple(value)
     if option.kind in (Kind.INTEGER, Kind.NUMBER):
         return _number(option, value)
     if option.kind is Kind.NUMBER_OR_TEXT and isinstance(value, int | float | np.number):
@@ -304,8 +308,8 @@ def _wrong_arguments(
     return TypeError(f"{operation.name}: {error}")
 
 
-# These give a report of their own, which has more to it than a dictionary (`requant.arrays`).
-_WRITTEN = ("compare",)
+# These give a report or a type, which has more to it than a dictionary (`requant.arrays`).
+_WRITTEN = ("compare", "parse_type")
 
 DESCRIBED: Mapping[str, Operation] = {
     each.name: each for each in (*EXPLANATIONS.values(), VECTORS, *OPERATIONS.values()) if each.name not in _WRITTEN

@@ -12,7 +12,7 @@ DESCRIBED: Mapping[str, Operation]
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 SYSTEMS: Mapping[str, Any]
 
-__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "vectors", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
+__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "vectors", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "lower", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
 
 @overload
 def explain_quantize(
@@ -619,6 +619,25 @@ def add(
     trace: bool = ...,
     return_report: Literal[True],
 ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+def lower(
+    module: str,
+    *,
+    passes: Sequence[str] = ...,
+) -> dict[str, Any]:
+    """Run passes on a module and print the result.
+
+    A module and the passes to run.
+
+    module: MLIR text: functions, or one builtin.module of them, in the dialects builtin, func, arith, tensor, linalg,
+    quant, shape, stablehlo, chlo and tosa.
+    passes: Passes by their upstream names, in order, each `name` or `name{option=value}`. If empty, the module is
+    verified and printed.
+
+    Return a dictionary: module.
+
+    Source: MLIR, StableHLO.
+    """
 
 class _onnx:
     @staticmethod

@@ -91,7 +91,7 @@ def _option(option: Option) -> tuple[str, ...]:
     else:
         default = (
             ""
-            if option.default is None
+            if option.default in (None, ())
             else f"`{str(option.default).lower() if option.kind is Kind.BOOLEAN else option.default}`"
         )
     return f"`{option.name}`", kind, default, option.words

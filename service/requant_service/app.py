@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp
 
+from requant.description import Work
 from requant_service.http.responses import StaticContent, json_text
 from requant_service.http.router import PathRouter, starlette_routes
 from requant_service.json_api.catalog import operators as operator_catalog
@@ -24,7 +25,6 @@ from requant_service.json_api.routes import (
     operators,
     tosa,
     translation,
-    types,
     vectors,
 )
 from requant_service.meta import routes as meta
@@ -59,8 +59,8 @@ class Application(_RoutedStarlette):
         topics = [convert, explain, vectors, described, tosa, operators]
         topics += [npy, forms, oip]
         routers = [*(topic.router for topic in topics), oip.shared_memory_router]
-        topics = [types, translation, lowering]
-        topics += [checkpoints]
+        routers += [described.routers[Work.TEXTS], translation.router, described.routers[Work.MODULES]]
+        topics = [lowering, checkpoints]
         topics += [profiles, schemes, operator_catalog, meta]
         topics += [reference] if settings.docs else []
         topics += [playground] if settings.playground else []

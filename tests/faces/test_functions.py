@@ -162,6 +162,9 @@ def test_a_function_and_a_subcommand_answer_as_the_route(
         flag = f"--{option.replace('_', '-')}"
         if isinstance(value, bool):
             arguments.append(flag if value else flag.replace("--", "--no-"))
+        elif operation.has_option(option) and operation.option(option).document:
+            (document := tmp_path / option).write_text(value)
+            arguments.append(str(document))
         else:
             arguments += [f"{flag}={value}"] if not isinstance(value, list) else [flag, *map(str, value)]
     if any(each.dtype.name == "bfloat16" for each in tensors.values() if isinstance(each, np.ndarray)):

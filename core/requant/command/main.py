@@ -103,7 +103,7 @@ def command_parser(*, with_operations: bool = True, operator: str = "") -> argpa
         module.add_arguments(subparser)
         subparser.set_defaults(run=module.run)
     if with_operations:
-        from requant.command import tensor_operation
+        from requant.command import evaluate, tensor_operation
         from requant.operations import OPERATIONS
         from requant.operations.conversions import CONVERSIONS
         from requant.operations.explain import EXPLANATIONS
@@ -121,6 +121,9 @@ def command_parser(*, with_operations: bool = True, operator: str = "") -> argpa
             subparser = commands.add_parser(name, help=operation.request or operation.summary, description=said)
             tensor_operation.add_arguments(subparser, operation)
             subparser.set_defaults(run=partial(tensor_operation.run, operation))
+        evaluation = commands.add_parser("evaluate", help=evaluate.HELP, description=evaluate.HELP)
+        evaluate.add_arguments(evaluation)
+        evaluation.set_defaults(run=evaluate.run)
     return parser
 
 

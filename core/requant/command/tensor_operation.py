@@ -87,14 +87,17 @@ def _add_input(parser: argparse.ArgumentParser, tensor: TensorInput) -> None:
 
 
 def _add_option(parser: argparse.ArgumentParser, option: Option) -> None:
-    said = option.words
-    settings: dict[str, Any] = {"help": said.replace("%", "%%"), "required": option.required}
+    said = option.words.replace("%", "%%")
+    if option.document:
+        parser.add_argument(option.name, metavar="FILE", help=f"{said} A file, or - for the standard input.")
+        return
+    settings: dict[str, Any] = {"help": said, "required": option.required}
     if option.kind is Kind.BOOLEAN:
         parser.add_argument(_flag(option.name), action=argparse.BooleanOptionalAction, default=None, help=said)
         return
     if option.kind in _NUMBERS:
         settings["type"] = _NUMBERS[option.kind]
-    if option.kind in (Kind.INTEGERS, Kind.NUMBERS):
+    if option.kind in (Kind.INTEGERS, Kind.NUMBERS, Kind.TEXTS):
         settings["nargs"] = option.length or "+"
     if option.choices is not None and option.choices.enumeration is not None:
         settings["choices"] = [str(each) for each in option.choices.values]
@@ -111,6 +114,7 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
     numbers = {each.name: given[each.name] for each in operation.numbers if each.name in given}
     types = {each.name: given[each.type_option] for each in operation.tensors if each.type_option in given}
     options = {each.name: given[each.name] for each in options_of(operation) if each.name in given}
+    options |= {each.name: read_text(given[each.name]) for each in operation.options if each.document}
     result = run_operation(operation, arrays | numbers, types, options)
     if result.file is not None:
         _write_file(given.get("output"), result.file)
@@ -132,7 +136,7 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
         # Stages that were written are not repeated.
         kept = {name: each for name, each in report["trace"].items() if not isinstance(each, np.ndarray)}
         report["trace"] = kept
-    shown = _as_json(report)
+    shown = as_json(report)
     output.done(json.dumps(shown), shown)
     return DONE
 
@@ -153,14 +157,24 @@ def _read(named: str | list[str]) -> Any:
     return [read_tensor(each) for each in named] if isinstance(named, list) else read_tensor(named)
 
 
-def _as_json(value: Any) -> Any:
+def read_text(named: str) -> str:
+    """Return the text of a file. Raise StorageError for one that cannot be read, or is not UTF-8."""
+    try:
+        return (sys.stdin.buffer.read() if named == "-" else Path(named).read_bytes()).decode()
+    except OSError as error:
+        raise StorageError(f"{excerpt(named)} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise StorageError(f"{excerpt(named)} is no text in UTF-8") from error
+
+
+def as_json(value: Any) -> Any:
     """Return arrays as lists, and NaN and infinities, which JSON does not have, as the texts that routes have too."""
     if isinstance(value, np.ndarray):
-        return _as_json(value.tolist())
+        return as_json(value.tolist())
     if isinstance(value, Mapping):
-        return {name: _as_json(each) for name, each in value.items()}
+        return {name: as_json(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_as_json(each) for each in value]
+        return [as_json(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value

@@ -21,6 +21,7 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyExcepti
 from xdsl.utils.lexer import Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
+from requant.description import ModuleLimits
 from requant.errors import (
     EXCERPT_LIMIT,
     LimitError,
@@ -37,20 +38,6 @@ from requant.formats.elements import FLOATS
 from requant.lowering.dialects import context
 from requant.mlir.diagnostics import caret
 from requant.mlir.printer import decimal_text
-
-
-@dataclass(frozen=True, slots=True)
-class ModuleLimits:
-    """Limits of one request: characters and operations of a module, elements of its constants; bytes and products of an
-    evaluation."""
-
-    characters: int = 1 << 20
-    operations: int = 10_000
-    nesting: int = 64
-    constant_elements: int = 1 << 20
-    evaluation_bytes: int = 256 << 20
-    evaluation_products: int = 1 << 28
-
 
 # A string as xDSL reads it, but without going back: on one that does not end its own pattern takes exponential time.
 _STRING = r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"'

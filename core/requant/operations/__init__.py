@@ -10,8 +10,10 @@ from requant.operations.bias import DERIVE_BIAS
 from requant.operations.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
 from requant.operations.compare import COMPARE
 from requant.operations.fake_quantize import FAKE_QUANTIZE
+from requant.operations.modules import LOWER
 from requant.operations.multipliers import DERIVE_MULTIPLIER
 from requant.operations.parameters import DERIVE_FROM_RANGE, DERIVE_FROM_TENSOR
+from requant.operations.parse_type import PARSE_TYPE
 from requant.operations.products import CONV2D, MATMUL
 
 OPERATIONS: Mapping[str, Operation] = {
@@ -28,6 +30,8 @@ OPERATIONS: Mapping[str, Operation] = {
         MATMUL,
         CONV2D,
         ADD,
+        PARSE_TYPE,
+        LOWER,
     )
 }
 """All of them by name."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from requant.description import Work
 from requant.errors import (
     FieldFault,
     InvalidRequestError,
@@ -22,7 +23,7 @@ from requant_service.http.responses import json_text
 from requant_service.oip import wire as oip
 from requant_service.oip.call import Call
 from requant_service.oip.models.conversions import check_input, named_in_model, outputs_of, report_of
-from requant_service.oip.models.model import Answer, Model, Work, slot_named
+from requant_service.oip.models.model import Answer, Model, slot_named
 from requant_service.oip.parameters import Value
 from requant_service.oip.shared_memory import SharedTensors, is_aligned
 from requant_service.oip.tensors import InputTensor, OutputTensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
-from requant.description import Limits, Operation, OperationCall, PlannedWork
+from requant.description import Limits, ModuleLimits, Operation, OperationCall, PlannedWork
 from requant.errors import LimitError, TypeFitError, UnsupportedError, default_pointer, pointers_for_sides
 from requant.mlir.types import TensorType
 from requant_service.runtime.settings import Settings
@@ -13,7 +13,14 @@ from requant_service.runtime.settings import Settings
 
 def limits_of(settings: Settings) -> Limits:
     """Return the limits of the service that operations have to know."""
-    return Limits(rank=settings.max_rank)
+    module = ModuleLimits(
+        characters=settings.max_module_bytes,
+        operations=settings.max_module_operations,
+        constant_elements=settings.max_module_constants,
+        evaluation_bytes=settings.max_evaluation_bytes,
+        evaluation_products=settings.max_evaluation_products,
+    )
+    return Limits(rank=settings.max_rank, passes=settings.max_passes, module=module)
 
 
 def plan_operation(

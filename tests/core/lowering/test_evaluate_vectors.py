@@ -11,10 +11,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from requant.description import ModuleLimits
 from requant.errors import LimitError, PreconditionError
 from requant.lowering.evaluate import Tensor, evaluate, function_named
 from requant.lowering.evaluate.arrays import dtype_of
-from requant.lowering.module import ModuleLimits, read_module
+from requant.lowering.module import read_module
 from requant.mlir import TensorType, parse_type
 from tests.core.lowering.modules import lowered
 from tests.support.cases import sample

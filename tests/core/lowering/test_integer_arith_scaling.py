@@ -15,9 +15,10 @@ from xdsl.ir import Block, Region
 
 from requant.convert.requantize import plan_requantize
 from requant.convert.scaling import ScalingPlan
+from requant.description import ModuleLimits
 from requant.errors import LoweringError, ParameterError, PreconditionError, UnsupportedError
 from requant.lowering.evaluate import Tensor, evaluate, function_named
-from requant.lowering.module import Module, ModuleLimits
+from requant.lowering.module import Module
 from requant.lowering.passes import parse_pass
 from requant.lowering.passes.requant_to_integer_arith.loops import FIXED_POINT_PROFILES, FIXED_POINT_SCHEMES
 from requant.lowering.passes.requant_to_integer_arith.scaling import scale

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from requant.description import ModuleLimits
 from requant.errors import DeadlineError, LimitError, ModuleTextError
 from requant.errors.cancellation import cancellation_check
-from requant.lowering.module import ModuleLimits, read_module
+from requant.lowering.module import read_module
 
 QUANTIZED = "!quant.uniform<i8:f32, 1.000000e+00>"
 

@@ -30,6 +30,7 @@ from requant.description import (
     TensorInput,
     TensorOutput,
     TensorValue,
+    Work,
 )
 from requant.errors import RequantError, default_pointer, pointers_for_sides
 from requant.mlir.types import TensorType
@@ -54,10 +55,12 @@ from requant_service.operations.described import (
 )
 from requant_service.operations.types import CHARACTERS_PER_SCALE, read_tensor_type, read_type
 from requant_service.runtime.request_context import reserve_memory
-from requant_service.runtime.runtime import require_ready
+from requant_service.runtime.runtime import require_ready, runtime
 from requant_service.runtime.settings import Settings
 
-router = APIRouter(dependencies=[Depends(no_query)])
+routers = {work: APIRouter(dependencies=[Depends(no_query)]) for work in Work}
+"""By what they work on: texts and modules stand behind the others in the document."""
+router = routers[Work.ARRAYS]
 
 
 @cache
@@ -224,6 +227,10 @@ class _Exchange:
                 error.pointer = "/".join(["", records, steps[2], member])
             raise
 
+    def planned_answer(self) -> Response:
+        """Plan the call and reply: of texts, where all of it is one piece of work."""
+        return self.answer(self.plan())
+
     def answer(self, work: PlannedWork) -> Response:
         """Read the elements, do the work, and reply."""
         arrays = {}
@@ -267,10 +274,13 @@ class _Exchange:
                     yield members, [json_text(part.name) + b":", *self._tensor(result.outputs[part.name], result)]
                     members = {}
                 case NumbersOutput() if part.name in result.numbers:
-                    yield members, [json_text(part.name) + b":" + numbers_text(result.numbers[part.name])]
+                    yield members, [json_text(part.name) + b":" + _numbers_text(part, result.numbers[part.name])]
                     members = {}
                 case Member() if part.in_json and part.name in result.report:
-                    members[part.name] = result.report[part.name]
+                    value = result.report[part.name]
+                    members[part.name] = repr(value) if part.kind is Kind.DECIMAL else value
+                case NumbersOutput() | Member() if part.empty_if_absent:
+                    members[part.name] = []
                 case Records() if result.records is not None:
                     yield members, [json_text(part.name) + b":" + records_text(result.records)]
                     members = {}
@@ -288,13 +298,23 @@ class _Exchange:
         return output_pieces(value.type, value.data, in_values=self._in_values, dense=dense, text=value.text)
 
 
+def _numbers_text(part: NumbersOutput, numbers: Array) -> bytes:
+    if part.kind is Kind.DECIMAL:
+        return json_text([repr(each) for each in numbers.reshape(-1).tolist()])
+    return numbers_text(numbers)
+
+
 def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
     model = request_model(operation)
 
     async def call_operation(request: Request) -> Response:
-        running = require_ready(request)
+        running = runtime(request) if operation.work is Work.TEXTS else require_ready(request)
         parsed, body = await receive_json(request, model, running)
         exchange = _Exchange(operation, parsed, body, running.settings)
+        if operation.work is Work.TEXTS:
+            return await running.executor.run_text(exchange.characters, exchange.planned_answer)
+        if operation.work is Work.MODULES:
+            return await running.executor.run_module(exchange.planned_answer)
         key = exchange.key
         work: PlannedWork | None = None if key is None else running.planned.get(key)
         if work is None:
@@ -313,7 +333,7 @@ def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
 
 
 for _operation in OPERATIONS.values():
-    router.add_api_route(
+    routers[_operation.work].add_api_route(
         f"/v1/{_operation.path or _operation.name}",
         _handler(_operation),
         methods=["POST"],

@@ -1,4 +1,4 @@
-"""MLIR modules in JSON: passes that lower quantized operations, and functions run on tensors."""
+"""MLIR modules in JSON: functions run on tensors."""
 
 from __future__ import annotations
 
@@ -10,45 +10,25 @@ from starlette.responses import Response
 
 from requant.errors import default_pointer
 from requant.mlir.types import Type
-from requant.plan.operands import static_shape
-from requant_service.http.json_body import MEDIA_TYPE, receive_json
-from requant_service.http.openapi_operation import json_operation
-from requant_service.http.query import no_query
-from requant_service.http.responses import Buffer, BuffersResponse, json_response
-from requant_service.json_api.schemas.lowering import EvaluateReply, EvaluateRequest, LowerReply, LowerRequest
-from requant_service.json_api.tensors import output_pieces, read_elements
-from requant_service.operations.mlir.modules import (
+from requant.operations.modules import (
     TypedElements,
     evaluate_module,
     evaluation_bytes,
     exchanged_dtype,
-    lower_module,
 )
+from requant.plan.operands import static_shape
+from requant_service.http.json_body import MEDIA_TYPE, receive_json
+from requant_service.http.openapi_operation import json_operation
+from requant_service.http.query import no_query
+from requant_service.http.responses import Buffer, BuffersResponse
+from requant_service.json_api.schemas.lowering import EvaluateReply, EvaluateRequest
+from requant_service.json_api.tensors import output_pieces, read_elements
+from requant_service.operations.described import limits_of
 from requant_service.operations.types import read_tensor_type
 from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import require_ready
 
 router = APIRouter(prefix="/v1", tags=["modules"], dependencies=[Depends(no_query)])
-
-_QUANTIZED = "tensor<2x!quant.uniform<i8:f32, 0.5:3>>"
-_EXAMPLE = {
-    "module": f"func.func @main(%x: tensor<2xf32>) -> {_QUANTIZED} {{\n"
-    f"  %q = quant.qcast %x : tensor<2xf32> to {_QUANTIZED}\n  return %q : {_QUANTIZED}\n}}\n",
-    "passes": ["lower-quant-ops", "strip-func-quant-types"],
-}
-
-
-@router.post("/lower", **json_operation("lower", "Lower a module", LowerRequest, LowerReply, _EXAMPLE))
-async def lower(request: Request) -> Response:
-    """Run passes on a module and print the result."""
-    running = require_ready(request)
-    call, _ = await receive_json(request, LowerRequest, running)
-
-    def work() -> Response:
-        return json_response(LowerReply(module=lower_module(call.module, call.passes, running.settings)))
-
-    return await running.executor.run_module(work)
-
 
 _ADD = "tensor<!quant.uniform<i8:f32, 1.0>>, tensor<!quant.uniform<i8:f32, 2.0:1>>"
 _SUM = "tensor<!quant.uniform<i8:f32, 3.0:2>>"
@@ -67,9 +47,9 @@ _EVALUATED = {
 async def evaluate(request: Request) -> Response:
     """Evaluate a function of a module, quantized or lowered, on tensors."""
     running = require_ready(request)
-    settings = running.settings
+    settings, limits = running.settings, limits_of(running.settings).module
     call, body = await receive_json(request, EvaluateRequest, running)
-    await reserve_memory(request.scope, evaluation_bytes(settings))
+    await reserve_memory(request.scope, evaluation_bytes(limits))
 
     def read_inputs(_: Sequence[Type]) -> list[TypedElements]:
         found = []
@@ -82,7 +62,7 @@ async def evaluate(request: Request) -> Response:
         return found
 
     def work() -> Response:
-        outputs = evaluate_module(call.module, call.function, read_inputs, settings)
+        outputs = evaluate_module(call.module, call.function, read_inputs, limits)
         in_values = all(given.in_values for given in call.inputs)
         pieces: list[Buffer] = []
         for output in outputs:

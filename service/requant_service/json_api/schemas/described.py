@@ -78,6 +78,8 @@ def _kind(option: Option) -> Any:
             return Annotated[list[integer], FailFast(), size]
         case Kind.NUMBERS:
             return Annotated[list[number], FailFast(), size]
+        case Kind.TEXTS:
+            return Annotated[list[str], FailFast(), size]
         case Kind.NUMBER_OR_TEXT:
             return NumberOrText
         case Kind.TEXT | Kind.TYPE | Kind.TENSOR_TYPE:
@@ -195,6 +197,7 @@ _MEMBER_KINDS: Mapping[Kind, Any] = {
     Kind.TEXTS: list[str],
     Kind.TYPE: str,
     Kind.EXACT_NUMBER: str,
+    Kind.DECIMAL: str,
 }
 
 
@@ -226,8 +229,8 @@ def part_fields(part: Part) -> dict[str, Any]:
         case TensorOutput():
             return {part.name: (OutputTensor, _described(part.description, optional=part.optional))}
         case NumbersOutput():
-            kind: Any = list[Int64] if part.kind is Kind.INTEGER else list[float]
-            return {part.name: (kind, _described(part.description, optional=part.optional))}
+            kind: Any = Int32 if part.bits == 32 else _MEMBER_KINDS[part.kind]
+            return {part.name: (list[kind], _described(part.description, optional=part.optional))}
         case Member():
             return {part.name: _member_field(part)} if part.in_json else {}
         case Records():

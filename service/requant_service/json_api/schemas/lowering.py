@@ -6,39 +6,16 @@ from typing import Annotated
 
 from pydantic import FailFast, Field
 
+from requant.operations.modules import FUNCTION, MODULE
 from requant_service.http.models import ReplyModel, RequestModel
 from requant_service.json_api.schemas.tensors import OutputTensor, Tensor
-from requant_service.runtime.settings import MAX_ENTRIES
-
-_MODULE = """func.func @main(%x: tensor<2xf32>) -> tensor<2x!quant.uniform<i8:f32, 0.5:3>> {
-  %q = quant.qcast %x : tensor<2xf32> to tensor<2x!quant.uniform<i8:f32, 0.5:3>>
-  return %q : tensor<2x!quant.uniform<i8:f32, 0.5:3>>
-}
-"""
-
-
-class LowerRequest(RequestModel):
-    """A module and the passes to run."""
-
-    module: str = Field(
-        description="MLIR text: functions, or one builtin.module of them, in the dialects builtin, func, arith, "
-        "tensor, linalg, quant, shape, stablehlo, chlo and tosa.",
-        examples=[_MODULE],
-    )
-    passes: Annotated[list[str], FailFast()] = Field(
-        default=[],
-        max_length=MAX_ENTRIES,
-        description="Passes by their upstream names, in order, each `name` or `name{option=value}`. If empty, the "
-        "module is verified and printed.",
-        examples=[["lower-quant-ops", "strip-func-quant-types"]],
-    )
 
 
 class EvaluateRequest(RequestModel):
     """A module, the function to call, and its arguments."""
 
-    module: str = Field(description="MLIR text, as in /v1/lower.", examples=[_MODULE])
-    function: str = Field(default="", description="Default: main, or the only function with a body.")
+    module: str = Field(description="MLIR text, as in /v1/lower.", examples=list(MODULE.examples))
+    function: str = Field(default="", description=FUNCTION.description)
     inputs: Annotated[list[Tensor], FailFast()] = Field(
         max_length=64,
         description="One tensor per argument, of its type; scalars are tensors of rank 0. i1 values are 0 and 1.",
@@ -49,9 +26,3 @@ class EvaluateReply(ReplyModel):
     """The results of the function, in the same form as the inputs."""
 
     outputs: list[OutputTensor]
-
-
-class LowerReply(ReplyModel):
-    """The module after the passes."""
-
-    module: str

@@ -32,6 +32,7 @@ from requant.description import (
     TensorInput,
     TensorOutput,
     TensorValue,
+    Work,
 )
 from requant.errors import (
     InvalidRequestError,
@@ -46,10 +47,11 @@ from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
 from requant.plan.operands import static_shape
 from requant.plan.plan import Packing, check_dense_bytes, dense_width, pack, unpack
+from requant_service.http.responses import json_text
 from requant_service.oip import parameters as oip
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES, REALS, STORED, Datatype
-from requant_service.oip.models.model import Answer, Job, Model, Slot, Work
+from requant_service.oip.models.model import Answer, Job, Model, Slot
 from requant_service.oip.models.pointers import pointing_into
 from requant_service.oip.parameters import Parameter, pointer_to, read_list
 from requant_service.oip.tensors import (
@@ -81,7 +83,9 @@ _DATATYPES: Mapping[Elements, tuple[str, ...]] = {
 # Outputs whose datatype does not tell their type.
 _OF_STATED_TYPE = (Elements.INTEGERS, Elements.SUMS, Elements.INT32)
 _KINDS = {Kind.BOOLEAN: oip.Kind.BOOLEAN, Kind.INTEGER: oip.Kind.INTEGER, Kind.NUMBER: oip.Kind.NUMBER}
-_LISTS: Mapping[Kind, tuple[type, ...]] = {Kind.INTEGERS: (int,), Kind.NUMBERS: (int, float)}
+_LISTS: Mapping[Kind, tuple[type, ...]] = {Kind.INTEGERS: (int,), Kind.NUMBERS: (int, float), Kind.TEXTS: (str,)}
+# What a character of a text becomes while it is read and worked on.
+_BYTES_OF_CHARACTER = 32
 
 
 def _name(tensor: Argument | TensorOutput | NumbersOutput) -> str:
@@ -90,14 +94,15 @@ def _name(tensor: Argument | TensorOutput | NumbersOutput) -> str:
 
 def parameter_of(option: Option) -> Parameter:
     """Return an option as the parameter of a model."""
-    said = option.model_description or option.words
+    said, default = option.model_description or option.words, option.default
     if option.kind in _LISTS:
         said += " A JSON list as text."
-    default = option.default
+    if isinstance(default, tuple):
+        default = _text(default)
     return Parameter(
         name=option.name,
         kind=_KINDS.get(option.kind, oip.Kind.STRING),
-        description=said,
+        description=option.model_description or said,
         default=default if default is None or isinstance(default, bool | int | float) else str(default),
         optional=option.optional,
         choices=() if option.choices is None else option.choices.values,
@@ -220,10 +225,13 @@ class _ModelCall:
         for each in self._inputs:
             for name in self._names[each.name]:
                 self._check_kept(each, name, work.operands[name])
+        if operation.work is Work.TEXTS:
+            characters = call.characters
+            return Job(lambda: self._run(work), _BYTES_OF_CHARACTER * characters, characters, Work.TEXTS)
         byte_count = sum(tensor.data.nbytes for tensor in call.inputs.values())
         if work.characters:
             return Job(lambda: self._run(work), work.byte_count, work.characters, Work.TEXTS)
-        return Job(lambda: self._run(work), work.byte_count, weight(work, byte_count, call.settings))
+        return Job(lambda: self._run(work), work.byte_count, weight(work, byte_count, call.settings), operation.work)
 
     def _pointing(self) -> AbstractContextManager[None]:
         """Point at the inputs and parameters of the request instead of the arguments of the operation."""
@@ -286,7 +294,7 @@ class _ModelCall:
         outputs: list[OutputTensor] = []
         parameters: dict[str, Any] = {}
         own = {each.name for each in self._operation.members}
-        for part in self._operation.reply:
+        for part in self._operation.model_reply:
             match part:
                 case TensorOutput() if part.name in result.outputs:
                     value = result.outputs[part.name]
@@ -297,10 +305,12 @@ class _ModelCall:
                     numbers = result.numbers[part.name]
                     output = integers_output if part.kind is Kind.INTEGER else reals_output
                     outputs.append(output(_name(part), numbers.shape, numbers))
-                case Member() if part.name in result.report:
+                case Member() if part.name in result.report and not part.only_in_json:
                     for member, value in _flat_members(part, result.report[part.name]):
-                        if member.repeated:
+                        if member.columns:
                             outputs.append(_rows(member, value))
+                        elif member.repeated or member.kind is Kind.TEXTS:
+                            parameters[member.name] = _text(value)
                         else:
                             parameters[member.name] = value
                 case Records() if result.records is not None:
@@ -330,6 +340,10 @@ def _flat_members(member: Member, value: Any) -> Iterator[tuple[Member, Any]]:
             yield from _flat_members(each, value[each.name])
 
 
+def _text(value: Any) -> str:
+    return json_text(value).decode()
+
+
 def _rows(member: Member, records: Iterable[Mapping[str, int]]) -> OutputTensor:
     """Return a list of groups as a tensor: a vector of one column, or a matrix of several."""
     rows = np.array([[each[name] for name in member.columns] for each in records], np.int64)
@@ -338,9 +352,9 @@ def _rows(member: Member, records: Iterable[Mapping[str, int]]) -> OutputTensor:
 
 
 def _repeated(members: Iterable[Member]) -> Iterator[Member]:
-    """Yield the lists of groups, also those within groups."""
+    """Yield the lists of groups that are tensors, also those within groups."""
     for member in members:
-        if member.repeated:
+        if member.columns:
             yield member
         else:
             yield from _repeated(member.members)
@@ -391,7 +405,7 @@ def _input_slot(given: Argument) -> Slot:
 
 def _output_slots(operation: Operation) -> list[Slot]:
     slots = []
-    for part in operation.reply:
+    for part in operation.model_reply:
         match part:
             case TensorOutput():
                 datatypes = _DATATYPES[part.elements]
@@ -399,8 +413,8 @@ def _output_slots(operation: Operation) -> list[Slot]:
                 slots.append(Slot(name=_name(part), description=said, datatypes=datatypes, optional=part.optional))
             case NumbersOutput():
                 datatypes = ("INT64" if part.kind is Kind.INTEGER else "FP64",)
-                slot = Slot(name=_name(part), description=part.description, datatypes=datatypes, optional=part.optional)
-                slots.append(slot)
+                said, optional = part.model_description or part.description, part.optional or part.empty_if_absent
+                slots.append(Slot(name=_name(part), description=said, datatypes=datatypes, optional=optional))
             case Member():
                 for member in _repeated((part,)):
                     said = f"{member.description} One row each: {', '.join(member.columns)}."
@@ -437,7 +451,7 @@ def model_of(operation: Operation) -> Model:
     return Model(
         name=operation.name,
         versions=("1",),
-        description=operation.summary,
+        description=operation.model_summary or operation.summary,
         inputs=tuple(map(_input_slot, operation.arguments)),
         outputs=tuple(_output_slots(operation)),
         parameters=(*parameters[:1], *types, *parameters[1:]),

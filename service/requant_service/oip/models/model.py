@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
 
+from requant.description import Work
 from requant_service.oip.call import Call
 from requant_service.oip.parameters import Parameter, Value
 from requant_service.oip.tensors import OutputTensor
@@ -50,14 +50,6 @@ class Answer:
 
     outputs: tuple[OutputTensor, ...]
     parameters: Mapping[str, Value]
-
-
-class Work(Enum):
-    """What a job works on, which is done in threads of their own (`requant_service.runtime.executor`)."""
-
-    ARRAYS = auto()
-    TEXTS = auto()
-    MODULES = auto()
 
 
 @dataclass(frozen=True, slots=True)

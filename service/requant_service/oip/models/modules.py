@@ -1,6 +1,6 @@
-"""MLIR modules as models: passes that lower quantized operations, and functions run on tensors.
+"""MLIR modules as models: functions run on tensors.
 
-A module is a text and so a parameter, in the request and in the reply.
+A module is a text and so a parameter.
 """
 
 from __future__ import annotations
@@ -10,60 +10,29 @@ from typing import Any
 
 import numpy as np
 
+from requant.description import Work
 from requant.errors import RequantError, TensorDataError, excerpt
 from requant.formats.elements import IntegerElement
 from requant.mlir import print_type
 from requant.mlir.types import ElementType, Type
-from requant.plan.operands import bind, element_name, static_shape
-from requant_service.oip.call import Call
-from requant_service.oip.datatypes import BOOL, DATATYPES, Datatype, datatype_of
-from requant_service.oip.models.model import Answer, Job, Model, Slot, Work
-from requant_service.oip.models.pointers import pointing_into
-from requant_service.oip.parameters import Parameter, read_list
-from requant_service.oip.tensors import InputTensor, OutputTensor
-from requant_service.operations.mlir.modules import (
+from requant.operations.modules import (
+    FUNCTION,
+    MODULE,
     TypedElements,
     evaluate_module,
     evaluation_bytes,
     exchanged_dtype,
-    lower_module,
 )
+from requant.plan.operands import bind, element_name, static_shape
+from requant_service.oip.call import Call
+from requant_service.oip.datatypes import BOOL, DATATYPES, Datatype, datatype_of
+from requant_service.oip.models.described import parameter_of
+from requant_service.oip.models.model import Answer, Job, Model, Slot
+from requant_service.oip.models.pointers import pointing_into
+from requant_service.oip.tensors import InputTensor, OutputTensor
+from requant_service.operations.described import limits_of
 
 _ANY = ("FP32", *(name for name in DATATYPES if name != "FP32"))
-_MODULE = Parameter(
-    name="module",
-    description="MLIR text: functions, or one builtin.module of them, in the dialects builtin, func, arith, tensor, "
-    "linalg, quant, shape, stablehlo, chlo and tosa.",
-)
-
-
-def _plan_lower(call: Call) -> Job:
-    passes = read_list("passes", call.text("passes"), str)
-
-    def run() -> Answer:
-        with pointing_into(call):
-            return Answer((), {"module": lower_module(call.text("module"), passes, call.settings)})
-
-    return Job(run, 0, work=Work.MODULES)
-
-
-LOWER = Model(
-    name="lower",
-    versions=("1",),
-    description="Run passes on a module and return the result in the response parameter `module`.",
-    inputs=(),
-    outputs=(),
-    parameters=(
-        _MODULE,
-        Parameter(
-            name="passes",
-            description="Passes by their upstream names, in order, each `name` or `name{option=value}`: a JSON list as "
-            "text. Without any, the module is verified and printed.",
-            default="[]",
-        ),
-    ),
-    plan=_plan_lower,
-)
 
 
 def _datatype(element: ElementType, dtype: np.dtype[Any]) -> Datatype:
@@ -91,7 +60,7 @@ def _output(name: str, result: TypedElements) -> OutputTensor:
 
 
 def _plan_evaluate(call: Call) -> Job:
-    tensors = call.several("input")
+    tensors, limits = call.several("input"), limits_of(call.settings).module
 
     def read_inputs(arguments: Sequence[Type]) -> list[TypedElements]:
         found = []
@@ -106,10 +75,10 @@ def _plan_evaluate(call: Call) -> Job:
 
     def run() -> Answer:
         with pointing_into(call, inputs="input"):
-            results = evaluate_module(call.text("module"), call.text("function"), read_inputs, call.settings)
+            results = evaluate_module(call.text("module"), call.text("function"), read_inputs, limits)
         return Answer(tuple(_output(f"output_{index}", result) for index, result in enumerate(results)), {})
 
-    return Job(run, evaluation_bytes(call.settings), work=Work.MODULES)
+    return Job(run, evaluation_bytes(limits), work=Work.MODULES)
 
 
 EVALUATE = Model(
@@ -128,8 +97,8 @@ EVALUATE = Model(
     ),
     outputs=(Slot(name="output", description="One tensor per result.", datatypes=_ANY, variadic=True),),
     parameters=(
-        _MODULE,
-        Parameter(name="function", description="Default: main, or the only function with a body.", default=""),
+        parameter_of(MODULE),
+        parameter_of(FUNCTION),
     ),
     plan=_plan_evaluate,
 )

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from math import prod
 from typing import Any
 
-import numpy as np
 from pydantic import BaseModel, ValidationError
 
+from requant.description import Work
 from requant.errors import InvalidRequestError, MalformedRequestError, RequantError
 from requant_service.http.json_body import bytes_for_objects, invalid_request, read_json, tokens_of
 from requant_service.http.models import RequestModel
-from requant_service.http.responses import json_text, model_text
+from requant_service.http.responses import model_text
 from requant_service.oip.call import Call
-from requant_service.oip.models.model import Answer, Job, Model, Slot, Work
+from requant_service.oip.models.model import Answer, Job, Model
 from requant_service.oip.models.pointers import pointing_into
-from requant_service.oip.parameters import Parameter, Value, pointer_to, read_list
-from requant_service.oip.tensors import OutputTensor, integers_output, reals_output
+from requant_service.oip.parameters import Parameter, pointer_to, read_list
 from requant_service.operations.mlir.translation import translate_type, translation_characters
 from requant_service.operations.mlir.translation_call import (
     LitertParameters,
@@ -32,77 +30,6 @@ from requant_service.operations.mlir.translation_call import (
     TosaParameters,
     TranslateRequest,
     TranslationSystem,
-)
-from requant_service.operations.mlir.type_description import check_type, describe_type
-
-# What a character of a type becomes while it is read and described.
-_BYTES_OF_CHARACTER = 32
-# Lists of a description that are outputs, and their names there: of the tensors that conversions take as inputs.
-_REALS = {"scales": "scale", "table": "table"}
-_INTEGERS = {
-    "zero_points": "zero_point",
-    "shape": "shape",
-    "block_axes": "block_axes",
-    "block_sizes": "block_sizes",
-    "scale_shape": "scale_shape",
-}
-
-
-def _plan_parse(call: Call) -> Job:
-    parsed = call.type("text")
-
-    def run() -> Answer:
-        described = describe_type(parsed)
-        # Those of a type without an axis or blocks are of rank 0, as conversions take them.
-        count = len(described.get("scales", ()))
-        of_scales = described.get("scale_shape", () if described.get("axis") is None else (count,))
-        outputs: list[OutputTensor] = []
-        said: dict[str, Value] = {}
-        for name, value in described.items():
-            if name in _REALS or name in _INTEGERS:
-                shape = tuple(of_scales) if name in ("scales", "zero_points") else (len(value),)
-                assert prod(shape) == len(value)
-                output = reals_output if name in _REALS else integers_output
-                outputs.append(output((_REALS | _INTEGERS)[name], shape, np.array(value)))
-            else:
-                said[name] = _text(value) if isinstance(value, list) else value
-        checks = [
-            {"name": name, "passes": True} if reason is None else {"name": name, "passes": False, "reason": reason}
-            for name, reason in check_type(parsed).items()
-        ]
-        order = [slot.name for slot in PARSE_TYPE.outputs]
-        outputs.sort(key=lambda output: order.index(output.name))
-        return Answer(tuple(outputs), {**said, "checks": _text(checks)})
-
-    characters = len(call.text("text"))
-    return Job(run, _BYTES_OF_CHARACTER * characters, characters, Work.TEXTS)
-
-
-def _text(value: Any) -> str:
-    return json_text(value).decode()
-
-
-def _list(name: str, description: str, datatype: str) -> Slot:
-    return Slot(name=name, description=description, datatypes=(datatype,), optional=True)
-
-
-PARSE_TYPE = Model(
-    name="parse_type",
-    versions=("1",),
-    description="Parse an MLIR type. The result is in the outputs and in the response parameters: canonical, kind "
-    "and the fields of that kind, and members and checks as JSON text.",
-    inputs=(),
-    outputs=(
-        _list("scale", "One scale, one per channel, or one per block.", "FP64"),
-        _list("zero_point", "One per scale.", "INT64"),
-        _list("shape", "Dimensions of a tensor; -1 is dynamic.", "INT64"),
-        _list("block_axes", "The axes divided into blocks.", "INT64"),
-        _list("block_sizes", "The block size of each of block_axes.", "INT64"),
-        _list("scale_shape", "The shape of the scales of blocks.", "INT64"),
-        _list("table", "The table of a quantile type.", "FP64"),
-    ),
-    parameters=(Parameter(name="text", description="MLIR text."),),
-    plan=_plan_parse,
 )
 
 _OPERANDS: dict[str, tuple[type[RequestModel], str]] = {

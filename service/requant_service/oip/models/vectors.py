@@ -8,7 +8,7 @@ import numpy as np
 
 from requant.convert.vectors.export import Table, column_array
 from requant.convert.vectors.subject import Element
-from requant.description import Option
+from requant.description import Option, Work
 from requant.errors import InvalidRequestError, LimitError
 from requant.operations.vectors import (
     BYTES_PER_VECTOR,
@@ -27,7 +27,7 @@ from requant_service.http.responses import json_text
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES, datatype_of
 from requant_service.oip.models.described import option_value, parameter_of
-from requant_service.oip.models.model import Answer, Job, Model, Slot, Work
+from requant_service.oip.models.model import Answer, Job, Model, Slot
 from requant_service.oip.models.parameter_tensors import parameter_tensor
 from requant_service.oip.models.pointers import pointing_into
 from requant_service.oip.parameters import Parameter, pointer_to

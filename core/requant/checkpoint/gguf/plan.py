@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from requant.checkpoint.gguf.header import GgufHeader, Key, TensorInfo, aligned, header_bytes, u32_value
+from requant.checkpoint.gguf.header import Key, TensorInfo, aligned, header_bytes, read_header, u32_value
 from requant.checkpoint.gguf.tensor_types import FILE_TYPES, FLOATS, READABLE, TENSOR_TYPES, TensorType, target_type
 from requant.checkpoint.name_patterns import NamePatterns
-from requant.checkpoint.storage.store import StoredFile
+from requant.checkpoint.run.file_plan import FilePlan
+from requant.checkpoint.storage.store import Store, StoredFile, file_named
 from requant.errors import CheckpointError, excerpt
 
 _KEPT_NAMES = frozenset({"position_embd.weight", "token_types.weight"})
@@ -91,7 +92,7 @@ class GgufStep:
 
 
 @dataclass(frozen=True, slots=True)
-class GgufPlan:
+class GgufPlan(FilePlan):
     """The plan for a file. `head`: the output's bytes up to its data; `size`: of the output in bytes."""
 
     source: StoredFile
@@ -101,8 +102,15 @@ class GgufPlan:
     size: int
     steps: tuple[GgufStep, ...]
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {self.output: self.size}
+
+    @property
+    def bytes_to_read(self) -> int:
+        return sum(step.source.size for step in self.steps)
+
     def as_json(self) -> dict[str, Any]:
-        """Return what a dry run prints, as values of JSON."""
         return {
             "source": self.source.name,
             "source_bytes": self.source.size,
@@ -122,7 +130,6 @@ class GgufPlan:
         }
 
     def lines(self) -> Iterable[str]:
-        """Yield what a dry run prints, a line for each tensor."""
         converted = sum(step.kept is None for step in self.steps)
         yield f"{self.source.name}: {self.source.size:,} bytes, {len(self.steps)} tensors"
         yield f"{self.output}: {self.size:,} bytes, {converted} tensors converted to {self.type}"
@@ -132,8 +139,8 @@ class GgufPlan:
             yield f"  {step.source.name} [{shape}] {step.source.type.name} {change}"
 
 
-def plan_gguf(header: GgufHeader, source: StoredFile, output: str, type_: str, ignore: Sequence[str] = ()) -> GgufPlan:
-    """Return the plan for converting a file to `type_`, as `llama-quantize --pure` does.
+def plan_gguf(source: Store, name: str, output: str, type_: str, *, ignore: Sequence[str] = ()) -> GgufPlan:
+    """Return the plan for converting the file `name` of a store to `type_`, as `llama-quantize --pure` does.
 
     Tensors of two dimensions and more become `type_`; what llama.cpp keeps, and what `ignore` names, stays as it is.
     The keys are copied, with `general.quantization_version` and `general.file_type` set. Tensors are in the order of
@@ -141,8 +148,11 @@ def plan_gguf(header: GgufHeader, source: StoredFile, output: str, type_: str, i
     TQ2_0 and fits. Of a split model each file is converted on its own, and keeps its number.
 
     Raises UnknownNameError for the type; CheckpointError where a tensor to be converted is of a type that cannot be
-    read, or is quantized already and would be quantized again.
+    read, or is quantized already and would be quantized again; what `read_header` raises, and StorageError where there
+    is no such file.
     """
+    file = file_named(source, name)
+    header = read_header(source, file)
     target = target_type(type_)
     ignored = NamePatterns(ignore)
     decided = []
@@ -150,7 +160,7 @@ def plan_gguf(header: GgufHeader, source: StoredFile, output: str, type_: str, i
         kept = "ignored" if ignored.match(info.name) else reason_to_keep(info.name, info.dimensions)
         if kept is None and info.type.name in _NO_WEIGHTS:
             kept = "not a weight"
-        to = info.type if kept else _converted_type(info, target, source.name)
+        to = info.type if kept else _converted_type(info, target, name)
         decided.append((info, replace(info, type=to), kept or ("it has that type" if to is info.type else None)))
     outputs, end = [], 0
     for _, info, _ in decided:
@@ -163,7 +173,7 @@ def plan_gguf(header: GgufHeader, source: StoredFile, output: str, type_: str, i
         GgufStep(info, placed, header.data + info.offset, len(head) + placed.offset, kept)
         for (info, _, kept), placed in zip(decided, outputs, strict=True)
     )
-    return GgufPlan(source, output, type_, head, len(head) + end, steps)
+    return GgufPlan(file, output, type_, head, len(head) + end, steps)
 
 
 def _order(info: TensorInfo) -> tuple[int, bytes]:

@@ -20,6 +20,7 @@ from requant.checkpoint.onnx.graph import (
 from requant.checkpoint.onnx.rewrite import NodeReport, Rewriting, Weight
 from requant.checkpoint.onnx.skeleton import read_skeleton
 from requant.checkpoint.onnx.tensor_data import TensorData, TensorFiles
+from requant.checkpoint.run.file_plan import FilePlan
 from requant.checkpoint.storage.store import Store, StoredFile, file_named
 from requant.errors import CheckpointError, excerpt
 
@@ -39,14 +40,16 @@ class QuantizedWeight:
 
 @dataclass(frozen=True, slots=True)
 class CopiedTensor:
-    """Bytes that are carried over to `begin` of the data file."""
+    """`size` bytes of a file, from `begin` on, that are carried over to `output_begin` of the data file."""
 
-    data: TensorData
+    file: StoredFile
     begin: int
+    size: int
+    output_begin: int
 
 
 @dataclass(frozen=True, slots=True)
-class OnnxPlan:
+class OnnxPlan(FilePlan):
     """All that will be done. `model`: the bytes of the new model file; `data_size`: of the data file in bytes."""
 
     source: StoredFile
@@ -66,11 +69,14 @@ class OnnxPlan:
         return data_name(self.output)
 
     @property
+    def sizes(self) -> dict[str, int]:
+        return {self.output: len(self.model), self.data_output: self.data_size}
+
+    @property
     def bytes_to_read(self) -> int:
-        return sum(each.weight.data.size for each in self.weights) + sum(each.data.size for each in self.copies)
+        return sum(each.weight.data.size for each in self.weights) + sum(each.size for each in self.copies)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what a dry run prints, as values of JSON."""
         return {
             "source": self.source.name,
             "output": self.output,
@@ -94,7 +100,6 @@ class OnnxPlan:
         }
 
     def lines(self) -> Iterable[str]:
-        """Yield what a dry run prints, a line for each node with a constant weight."""
         kind = "symmetric" if self.form.symmetric else "asymmetric"
         converted = sum(each.kept is None for each in self.nodes)
         yield f"{self.source.name}: {len(self.nodes)} MatMul and Gemm nodes with constant weights"
@@ -197,7 +202,7 @@ class _Placing:
                 self.point(tensor, self.placed[key], data.size)
                 continue
             self.placed[key] = self.place(tensor, data.size)
-            yield CopiedTensor(data, self.placed[key])
+            yield CopiedTensor(data.file, data.begin, data.size, self.placed[key])
 
 
 def _all_tensors(model: Message, files: TensorFiles) -> Iterator[Message]:

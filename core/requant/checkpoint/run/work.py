@@ -10,6 +10,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from threading import Condition, Lock, Thread
 
+from requant.errors import ParameterError
 from requant.errors.cancellation import check_cancelled
 
 
@@ -86,6 +87,15 @@ class WorkItem:
 def default_threads() -> int:
     """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def thread_count(threads: int | None) -> int:
+    """Return how many threads to use where `threads` were asked for. Raises ParameterError for less than one."""
+    if threads is None:
+        return default_threads()
+    if threads < 1:
+        raise ParameterError(f"threads is {threads}; expected 1 or more")
+    return threads
 
 
 def run_items(items: Iterable[WorkItem], threads: int) -> None:

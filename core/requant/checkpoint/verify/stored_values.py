@@ -23,9 +23,8 @@ scales of 0 and until one is found that is not 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import isfinite, prod
 from typing import NamedTuple
 
@@ -36,7 +35,7 @@ from requant.checkpoint.plan.model import DequantizeStep, Plan, SourceRange
 from requant.checkpoint.plan.refusals import parameter_of
 from requant.checkpoint.plan.source import Source
 from requant.checkpoint.run.stored_weight import Files, QuantizedWeight, row_ranges
-from requant.checkpoint.run.work import default_threads
+from requant.checkpoint.run.work import in_threads
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.verify.structure import Fault
@@ -71,41 +70,32 @@ def check_stored_values(
 
     `plan`: the one that dequantizes it. Raises StorageError, SourceChangedError.
     """
-    files = Files(store, {file.name: file for file in plan.sources})
-    steps = [step for task in plan.tasks for step in task.steps if isinstance(step, DequantizeStep)]
-    activations = [
-        SourceRange(name, entry.name, entry.dtype, entry.shape, entry.begin, entry.end)
+    files = Files.of(store, plan.sources)
+    calls = [partial(_check_weight, files, step) for step in plan.steps if isinstance(step, DequantizeStep)]
+    calls += [
+        partial(_check_activation, files, SourceRange.of(name, entry))
         for name, shard in source.shards.items()
         for entry in shard.header.tensors
         if parameter_of(entry.name)[1] in ACTIVATIONS and entry.name.endswith("scale") and entry.dtype in EPSILON
     ]
-    found = _Found()
-    with ThreadPoolExecutor(threads or default_threads()) as pool:
-        waiting = [pool.submit(copy_context().run, _check_weight, files, step) for step in steps]
-        waiting += [pool.submit(copy_context().run, _check_activation, files, each) for each in activations]
-        try:
-            for future in waiting:
-                of_one = future.result()
-                found.faults += of_one.faults
-                found.unusual += of_one.unusual
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return tuple(found.faults), tuple(found.unusual)
+    results = list(in_threads(lambda call: call(), calls, threads))
+    return tuple(fault for each in results for fault in each.faults), tuple(
+        fault for each in results for fault in each.unusual
+    )
 
 
 @dataclass(slots=True)
-class _Found:
+class _Findings:
     faults: list[Fault] = field(default_factory=list)
     unusual: list[Fault] = field(default_factory=list)
 
 
-def _check_activation(files: Files, source: SourceRange) -> _Found:
-    return _Found([_fault(source, each) for each in _violations(files, source, _scales(source.dtype))])
+def _check_activation(files: Files, source: SourceRange) -> _Findings:
+    return _Findings([_fault(source, each) for each in _violations(files, source, _scales(source.dtype))])
 
 
-def _check_weight(files: Files, step: DequantizeStep) -> _Found:
-    found, weight = _Found(), QuantizedWeight(files, step)
+def _check_weight(files: Files, step: DequantizeStep) -> _Findings:
+    findings, weight = _Findings(), QuantizedWeight(files, step)
     scales = next((suffix for suffix in _SCALES if suffix in step.stored), None)
     codes = next(iter(step.stored.values()))
     zero_scales = None
@@ -115,21 +105,21 @@ def _check_weight(files: Files, step: DequantizeStep) -> _Found:
                 if each.what == _ZERO and suffix == scales:
                     zero_scales = each
                 else:
-                    found.faults.append(_fault(step.stored[suffix], each))
+                    findings.faults.append(_fault(step.stored[suffix], each))
     try:
         if zero_scales is not None and scales is not None:
             lost = _codes_without_scale(weight, scales)
             if lost is not None:
                 detail = f"{_fault(step.stored[scales], zero_scales).detail}; their codes are not all 0, and are lost"
-                found.faults.append(Fault(detail, codes.file, step.stored[scales].tensor, lost))
+                findings.faults.append(Fault(detail, codes.file, step.stored[scales].tensor, lost))
             elif not isinstance(step.format, Nf4):
-                found.unusual.append(_fault(step.stored[scales], zero_scales))
-        if not found.faults and _is_zero(weight, codes):
-            found.faults.append(Fault("all codes stand for 0: the whole weight is 0", codes.file, codes.tensor))
+                findings.unusual.append(_fault(step.stored[scales], zero_scales))
+        if not findings.faults and _is_zero(weight, codes):
+            findings.faults.append(Fault("all codes stand for 0: the whole weight is 0", codes.file, codes.tensor))
     except CheckpointError as error:
-        if not found.faults:
-            found.faults.append(Fault(error.detail, codes.file, error.tensor or codes.tensor))
-    return found
+        if not findings.faults:
+            findings.faults.append(Fault(error.detail, codes.file, error.tensor or codes.tensor))
+    return findings
 
 
 class _Violation(NamedTuple):

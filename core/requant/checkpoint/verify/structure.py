@@ -146,7 +146,7 @@ def _left_out(plan: Plan, members: Mapping[str, Any]) -> Iterator[Fault]:
         check_linear((*targets, *ignored))
     except ParameterError:
         return
-    steps = [step for task in plan.tasks for step in task.steps]
+    steps = list(plan.steps)
     linear = {_last_name(step.output) for step in steps if isinstance(step, DequantizeStep)}
     for step in steps:
         if not isinstance(step, CopyStep) or len(step.source.shape) != 2 or _last_name(step.output) not in linear:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from requant.checkpoint.plan.dry_run import outputs_of
-from requant.checkpoint.plan.model import CopyStep, Plan, QuantizeStep, Request, Step, Task, request_of
+from requant.checkpoint.plan.model import CopyStep, Plan, Request, Step, Task, request_of
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.destination import CONFIG, INDEX, MANIFEST, expected_files
 from requant.checkpoint.run.run import convert_files
@@ -197,19 +197,19 @@ def verify(
     warnings: tuple[Fault, ...] = ()
     if structure.source is not None and structure.dequantization is not None:
         wrong_values, warnings = check_stored_values(structure.dequantization, structure.source, store, threads=threads)
+    without_source = Verification(
+        (*structure.faults, *wrong_values),
+        tensors,
+        0,
+        0,
+        structure.files_hashed,
+        sample,
+        seed,
+        dequantization=structure.dequantization,
+        warnings=warnings,
+    )
     if source is None:
-        return Verification(
-            (*structure.faults, *wrong_values),
-            tensors,
-            0,
-            0,
-            structure.files_hashed,
-            sample,
-            seed,
-            None,
-            structure.dequantization,
-            warnings,
-        )
+        return without_source
     plan = plan_conversion(source, request) if request is not None else _recorded_conversion(source, structure)
     faults = [*structure.faults, *_wrong_files(plan, store)]
     tasks = plan.tasks if sample == 1 else sampled(plan.tasks, sample, seed)
@@ -232,18 +232,13 @@ def verify(
         )
         for each in compared.differences
     ]
-    count = sum(_outputs(step) for task in tasks for step in task.steps)
-    return Verification(
-        tuple(faults),
-        tensors,
-        count,
-        compared.compared,
-        structure.files_hashed,
-        sample,
-        seed,
-        plan,
-        structure.dequantization,
-        (*warnings, *as_converted),
+    return replace(
+        without_source,
+        faults=tuple(faults),
+        tensors_compared=sum(len(outputs_of(step)) for task in tasks for step in task.steps),
+        bytes_compared=compared.compared,
+        conversion=plan,
+        warnings=(*warnings, *as_converted),
     )
 
 
@@ -265,13 +260,6 @@ def sampled(tasks: tuple[Task, ...], share: float, seed: int) -> tuple[Task, ...
 def step_name(step: Step) -> str:
     """Return the name of the module or tensor that a step makes."""
     return step.output if isinstance(step, CopyStep) else step.module
-
-
-def _outputs(step: Step) -> int:
-    if not isinstance(step, QuantizeStep):
-        return 1
-    out, columns = step.source.shape
-    return len(step.format.stored(step.source.dtype, (out, columns)))
 
 
 def _recorded_conversion(source: Store, structure: Structure) -> Plan:

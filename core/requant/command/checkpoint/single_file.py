@@ -17,7 +17,6 @@ from requant.command.output import Output, counted, size_text, time_text
 if TYPE_CHECKING:
     from requant.checkpoint.run.file_plan import FilePlan
     from requant.checkpoint.run.run import RunReport
-    from requant.checkpoint.run.work import Progress
     from requant.checkpoint.storage.store import Store
 
 _GGUF, _ONNX = ".gguf", ".onnx"
@@ -59,11 +58,9 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         options.print_document("\n".join(planned.lines()), planned.as_json(), arguments, output)
         return DONE
 
-    def show(state: Progress) -> None:
-        output.progress(state.bytes_read, state.bytes_to_read, state.outputs_finished, state.outputs)
-
     compile_missing(output.kernels)
-    files = convert(source, name, target, target_name, ignore=ignore, threads=arguments.threads, progress=show).files
+    how = {"ignore": ignore, "threads": arguments.threads, "progress": output.progress}
+    files = convert(source, name, target, target_name, **how).files
     seconds = monotonic() - began
     members: dict[str, Any] = {
         "destination": destination,

@@ -18,7 +18,6 @@ from requant.command.kernels import choose_kernels, compile_missing
 from requant.command.output import Output, add_progress_option, counted
 
 if TYPE_CHECKING:
-    from requant.checkpoint.run.work import Progress
     from requant.checkpoint.verify.report import CheckpointReport
 
 HELP = "check a converted model"
@@ -70,9 +69,6 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     given = None if arguments.scheme is None else options.request_of(arguments, Direction.QUANTIZE)
     compile_missing(output.kernels)
 
-    def show(state: Progress) -> None:
-        output.progress(state.bytes_read, state.bytes_to_read, state.outputs_finished, state.outputs)
-
     report = checkpoint_report(
         open_source(arguments.checkpoint),
         None if arguments.source is None else open_source(arguments.source),
@@ -82,7 +78,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         hashes=not arguments.no_hashes,
         weights=arguments.report is not None,
         threads=arguments.threads,
-        progress=show,
+        progress=output.progress,
     )
     if arguments.report is not None:
         _write(report, Path(arguments.report))

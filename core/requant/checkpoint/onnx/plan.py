@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from requant.checkpoint.onnx.block_quantization import WeightForm
 from requant.checkpoint.onnx.graph import (
-    ELEMENT_BITS,
     EXTERNAL,
     Message,
+    TensorData,
+    TensorFiles,
     attribute_tensors,
     graphs,
     parse_model,
+    point_to,
     subgraphs,
+    tensor_bytes,
 )
 from requant.checkpoint.onnx.rewrite import NodeReport, Rewriting, Weight
 from requant.checkpoint.onnx.skeleton import read_skeleton
-from requant.checkpoint.onnx.tensor_data import TensorData, TensorFiles
 from requant.checkpoint.run.file_plan import FilePlan
 from requant.checkpoint.storage.store import Store, StoredFile, file_named
 from requant.errors import CheckpointError, excerpt
@@ -144,8 +145,10 @@ def plan_onnx(source: Store, name: str, output: str, form: WeightForm, *, ignore
 
 def _nothing_to_do(nodes: Sequence[NodeReport]) -> str:
     if not nodes:
-        found = "no MatMul or Gemm of the model has an initializer as its weight"
-        return f"{found}: nothing can be quantized (weights in Constant nodes are not quantized)"
+        return (
+            "no MatMul or Gemm of the model has an initializer as its weight: nothing can be quantized (weights in "
+            "Constant nodes are not quantized)"
+        )
     first = nodes[0]
     return f"no weight of the model can be quantized; for example '{excerpt(first.weight)}': {first.kept}"
 
@@ -165,27 +168,19 @@ class _Placing:
         if begin > self.end:
             self.gaps.append((self.end, begin))
         self.end = begin + size
-        self.point(tensor, begin, size)
+        point_to(tensor, self.location, begin, size)
         return begin
-
-    def point(self, tensor: Message, begin: int, size: int) -> None:
-        """Point the data of a tensor to a place in the data file."""
-        tensor.data_location = EXTERNAL
-        del tensor.external_data[:]
-        for key, value in (("location", self.location), ("offset", str(begin)), ("length", str(size))):
-            entry = tensor.external_data.add()
-            entry.key, entry.value = key, value
 
     def weights(self, model: Message, weights: Sequence[Weight]) -> Iterator[QuantizedWeight]:
         tensors = {tensor.name: tensor for graph in graphs(model.graph) for tensor in graph.initializer}
         for weight in weights:
             key = (weight.data, weight.dtype, weight.k, weight.n, weight.transposed)
             made = [tensors[name] for name in (weight.codes, weight.scales, weight.zero_points) if name is not None]
-            sizes = [-(-prod(each.dims) * ELEMENT_BITS[each.data_type] // 8) for each in made]
+            sizes = [tensor_bytes(each) for each in made]
             self.new.update(each.name for each in made)
             if key in self.quantized:
                 for each, begin, size in zip(made, self.quantized[key], sizes, strict=True):
-                    self.point(each, begin, size)
+                    point_to(each, self.location, begin, size)
                 continue
             begins = [self.place(each, size) for each, size in zip(made, sizes, strict=True)]
             self.quantized[key] = begins
@@ -199,7 +194,7 @@ class _Placing:
             assert data.file is not None
             key = (data.file.name, data.begin, data.size)
             if key in self.placed:
-                self.point(tensor, self.placed[key], data.size)
+                point_to(tensor, self.location, self.placed[key], data.size)
                 continue
             self.placed[key] = self.place(tensor, data.size)
             yield CopiedTensor(data.file, data.begin, data.size, self.placed[key])

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from requant.checkpoint.onnx.graph import messages, point_to
 from requant.checkpoint.storage.store import Store, StoredFile, read_range
 from requant.errors import CheckpointError
 from requant.errors.cancellation import check_cancelled
@@ -87,7 +88,6 @@ _WALKED: Mapping[str, frozenset[int]] = {
 
 # raw_data, and float_data and double_data, which are little-endian too where they are packed.
 _DATA = (9, 4, 10)
-_EXTERNAL_DATA, _DATA_LOCATION = 13, 14
 
 
 def read_skeleton(store: Store, file: StoredFile) -> bytes:
@@ -119,10 +119,10 @@ class _Walk:
 
     def varint(self, at: int, end: int) -> tuple[int, int]:
         """Return the number at an offset, and where it ends."""
-        found = _varint(self.bytes_at(at, min(end, at + _LONGEST_VARINT)), 0, _LONGEST_VARINT)
-        if found is None:
+        decoded = _varint(self.bytes_at(at, min(end, at + _LONGEST_VARINT)), 0, _LONGEST_VARINT)
+        if decoded is None:
             raise self.error(f"the number at offset {at} does not end")
-        return found[0], at + found[1]
+        return decoded[0], at + decoded[1]
 
     def message(self, kind: str, begin: int, end: int, depth: int) -> bytes:
         """Return the bytes of a message without the data of large initializers below it."""
@@ -151,7 +151,10 @@ class _Walk:
                 parts.append(self.copy(kind, number, at, value_end))
             at = value_end
         if external is not None:
-            parts.append(_external_data(self.file.name, *external))
+            begin, end = external
+            tensor = messages().TensorProto()
+            point_to(tensor, self.file.name, begin, end - begin)
+            parts.append(tensor.SerializeToString(deterministic=True))
         return b"".join(parts)
 
     def value_end(self, wire: int, at: int, end: int) -> int:
@@ -191,19 +194,19 @@ def _count_fields(data: bytes, kind: str, number: int, maximum: int) -> int:
     `number`: the field's own. Counting ends beyond `maximum`. What is not encoded as protobuf says is not looked into:
     protobuf refuses it. Raises UnicodeDecodeError for a name or another text that is read and is not UTF-8.
     """
-    found = 1
+    count = 1
     begin, end = _content(data)
     if number in _TEXTS.get(kind, ()) and _lenient_varint(data, 0, len(data))[0] & 7 == _LENGTH:
         data[begin:end].decode()
     stack = [(_CHILDREN[kind].get(number), begin, end)]
-    while stack and found <= maximum:
+    while stack and count <= maximum:
         inner, at, end = stack.pop()
         if inner is None:
             continue
         children, texts = _CHILDREN[inner], _TEXTS.get(inner, ())
-        while at < end and found <= maximum:
+        while at < end and count <= maximum:
             key, at = _lenient_varint(data, at, end)
-            found += 1
+            count += 1
             wire = key & 7
             length, after = (
                 _lenient_varint(data, at, end) if wire in (_VARINT, _LENGTH) else (_FIXED.get(wire, end), at)
@@ -215,7 +218,7 @@ def _count_fields(data: bytes, kind: str, number: int, maximum: int) -> int:
                 stack.append((children[key >> 3], after, min(at, end)))
             elif key >> 3 in texts:
                 data[after : min(at, end)].decode()
-    return found
+    return count
 
 
 def _content(data: bytes) -> tuple[int, int]:
@@ -237,20 +240,6 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int] | None:
 def _lenient_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Return the number at an offset, and where it ends. One that does not end is 0, and its end the end of all."""
     return _varint(data, at, end) or (0, end)
-
-
-def _external_data(location: str, begin: int, end: int) -> bytes:
-    entries = {"location": location, "offset": str(begin), "length": str(end - begin)}
-    fields = b""
-    for key, value in entries.items():
-        entry = _text_field(1, key) + _text_field(2, value)
-        fields += _tag(_EXTERNAL_DATA, _LENGTH) + _varint_bytes(len(entry)) + entry
-    return fields + _tag(_DATA_LOCATION, _VARINT) + _varint_bytes(1)
-
-
-def _text_field(number: int, text: str) -> bytes:
-    encoded = text.encode()
-    return _tag(number, _LENGTH) + _varint_bytes(len(encoded)) + encoded
 
 
 def _tag(number: int, wire: int) -> bytes:

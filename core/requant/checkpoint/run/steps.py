@@ -171,16 +171,16 @@ class _Measurement:
     """The extremes of the pieces so far."""
 
     def __init__(self) -> None:
-        self._found: Extremes | None = None
+        self._extremes: Extremes | None = None
         self._lock = Lock()
 
     def add(self, extremes: Extremes) -> None:
         with self._lock:
-            self._found = extremes if self._found is None else self._found.union(extremes)
+            self._extremes = extremes if self._extremes is None else self._extremes.union(extremes)
 
     @property
     def extremes(self) -> Extremes:
-        return self._found or Extremes(0.0, 0.0)
+        return self._extremes or Extremes(0.0, 0.0)
 
 
 def group_by_shared_scale(steps: Sequence[Step]) -> Iterator[list[Step]]:

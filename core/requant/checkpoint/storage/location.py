@@ -48,6 +48,12 @@ def open_store(location: str | os.PathLike[str], *, below: str | None = None) ->
     raise StorageError(f"'{excerpt(scheme[1])}://' is not a supported URL scheme: give a path, or a URL of {kinds}")
 
 
+def open_folder(location: str) -> tuple[Store, str]:
+    """Return the store of the folder of a file, and the file's name in it. Raises StorageError."""
+    folder, name = location.rsplit("/", 1) if "://" in location else os.path.split(location)
+    return open_store(folder or os.curdir), name
+
+
 _DEFAULT_REVISION = "refs/main"
 _MAX_REVISION_BYTES = 100
 _COMMIT = re.compile(r"[0-9a-f]{40}")

@@ -54,36 +54,30 @@ class ComparedStore(Store):
         self.compared = 0
         self._headers = headers
         self._files = {file.name: file for file in store.files()}
-        self._found: dict[tuple[str, str | None], ByteDifference] = {}
+        self._differences: dict[tuple[str, str | None], ByteDifference] = {}
         self._lock = Lock()
 
     @property
     def differences(self) -> tuple[ByteDifference, ...]:
         """The differences so far, one per tensor, by file and position."""
-        return tuple(sorted(self._found.values(), key=lambda each: (each.file, each.tensor or "", each.offset)))
+        return tuple(sorted(self._differences.values(), key=lambda each: (each.file, each.tensor or "", each.offset)))
 
     def files(self) -> tuple[StoredFile, ...]:
-        """Return all files."""
         return tuple(self._files.values())
 
     def read_into(self, file: StoredFile, offset: int, target: memoryview) -> None:
-        """Fill `target` from `offset` on."""
         self.store.read_into(file, offset, target)
 
     def create(self, name: str, size: int) -> FileWriter:
-        """Begin to compare a file of `size` bytes."""
         return _Comparison(self, self._files.get(name), name, size)
 
     def get(self, name: str, max_bytes: int = MAX_BYTES_OF_SMALL_FILE) -> bytes | None:
-        """Return the bytes of a small file."""
         return self.store.get(name, max_bytes)
 
     def put(self, name: str, data: bytes, *, only_if_absent: bool = False) -> bool:
-        """Refuse: nothing is written."""
         raise StorageError(f"{self.url} is compared, not written", file=name)
 
     def remove(self, name: str) -> None:
-        """Refuse: nothing is removed."""
         raise StorageError(f"{self.url} is compared, not written", file=name)
 
     def note(self, name: str, position: int, compared: int, differing: int) -> None:
@@ -93,10 +87,10 @@ class ComparedStore(Store):
             if not differing:
                 return
             tensor, offset = self._place(name, position)
-            before = self._found.get((name, tensor))
+            before = self._differences.get((name, tensor))
             if before is not None:
                 offset, differing = min(offset, before.offset), differing + before.bytes
-            self._found[name, tensor] = ByteDifference(name, tensor, offset, differing)
+            self._differences[name, tensor] = ByteDifference(name, tensor, offset, differing)
 
     def _place(self, name: str, position: int) -> tuple[str | None, int]:
         header = self._headers.get(name)
@@ -115,12 +109,12 @@ class _Comparison(FileWriter):
         file = self._file
         if file is None or file.size != self._size:
             return  # The structure says so, once for the file.
-        found = self._bytes(expected.size)
+        stored = self._bytes(expected.size)
         try:
-            self._store.read_into(file, offset, found.data)
+            self._store.read_into(file, offset, stored.data)
         except SourceChangedError as error:
             raise StorageError(f"{self._name} changed during verification", file=self._name) from error
-        differing = np.flatnonzero(found != expected)
+        differing = np.flatnonzero(stored != expected)
         first = int(differing[0]) if differing.size else 0
         self._store.note(self._name, offset + first, expected.size, differing.size)
 

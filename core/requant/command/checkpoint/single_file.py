@@ -17,7 +17,6 @@ from requant.command.output import Output, counted, size_text, time_text
 if TYPE_CHECKING:
     from requant.checkpoint.run.file_plan import FilePlan
     from requant.checkpoint.run.run import RunReport
-    from requant.checkpoint.storage.store import Store
 
 _GGUF, _ONNX = ".gguf", ".onnx"
 
@@ -47,11 +46,13 @@ def is_single_file(arguments: argparse.Namespace) -> bool:
 def run(arguments: argparse.Namespace, output: Output) -> int:
     """Convert the file, or print what would be done."""
     choose_kernels()
+    from requant.checkpoint.storage.location import open_folder
+
     began = monotonic()
-    source, name = _place(arguments.source)
+    source, name = open_folder(arguments.source)
     ignore, _ = options.ignored(arguments)
     destination = getattr(arguments, "destination", None)
-    target, target_name = (source, name) if destination is None else _place(destination)
+    target, target_name = (source, name) if destination is None else open_folder(destination)
     plan, convert = (_gguf if PurePath(name).suffix.lower() == _GGUF else _onnx)(arguments)
     if destination is None or getattr(arguments, "dry_run", False) or "threads" not in arguments:
         planned = plan(source, name, target_name, ignore=ignore)
@@ -97,13 +98,3 @@ def _onnx(arguments: argparse.Namespace) -> tuple[Callable[..., FilePlan], Calla
     size = {} if arguments.block_size is None else {"block_size": arguments.block_size}
     form = form_named(scheme, **size, symmetric=arguments.symmetric)
     return partial(plan_onnx, form=form), partial(quantize_onnx, form=form)
-
-
-def _place(location: str) -> tuple[Store, str]:
-    """Return the store of the directory, and the name of the file in it."""
-    from requant.checkpoint.storage.location import open_store
-
-    directory, _, name = location.rpartition("/")
-    if not directory:
-        directory = "/" if location.startswith("/") else "."
-    return open_store(directory), name

@@ -6,12 +6,13 @@ usual, once it is known how many fields it has, and that texts are texts: an emp
 some hundred in memory, so that a limit in bytes is none on memory; and onnx's messages are of proto2, of which protobuf
 hands out texts that are not UTF-8 as bytes.
 
-Field numbers: onnx.proto of onnx 1.23.
+Messages in messages are those of the onnx that is installed; other field numbers: onnx.proto of onnx 1.23.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from requant.checkpoint.onnx.graph import messages, point_to
 from requant.checkpoint.storage.store import Store, StoredFile, read_range
@@ -29,65 +30,43 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _FIXED = {_FIXED64: 8, _FIXED32: 4}
 _LONGEST_VARINT = 10
 
-# The fields of each message that are messages. Others are texts, numbers, or lists of numbers.
-_ENTRY: Mapping[int, str] = {}
-_CHILDREN: Mapping[str, Mapping[int, str]] = {
-    "model": {7: "graph", 8: "operators", 14: "entry", 20: "training", 25: "function", 26: "entry"},
-    "training": {1: "graph", 2: "graph", 3: "entry", 4: "entry"},
-    "function": {7: "node", 9: "operators", 11: "attribute", 12: "value", 14: "entry"},
-    "graph": {
-        1: "node",
-        5: "tensor",
-        11: "value",
-        12: "value",
-        13: "value",
-        14: "annotation",
-        15: "sparse",
-        16: "entry",
-    },
-    "node": {5: "attribute", 9: "entry", 10: "entry"},
-    "attribute": {
-        5: "tensor",
-        6: "graph",
-        10: "tensor",
-        11: "graph",
-        14: "type",
-        15: "type",
-        22: "sparse",
-        23: "sparse",
-    },
-    "tensor": {3: "entry", 13: "external_data", 16: "entry"},
-    "sparse": {1: "tensor", 2: "tensor"},
-    "annotation": {2: "entry"},
-    "value": {2: "type", 4: "entry"},
-    "type": {1: "tensor_type", 4: "element", 5: "element", 8: "tensor_type", 9: "element"},
-    "element": {1: "type", 2: "type"},
-    "tensor_type": {2: "shape"},
-    "shape": {1: "entry"},
-    "entry": _ENTRY,
-    "external_data": _ENTRY,
-    "operators": _ENTRY,
-}
+_ENTRY_OF_EXTERNAL_DATA = "external data"
 # The texts that are read: names, operators and domains, and where external data are.
 _TEXTS: Mapping[str, frozenset[int]] = {
-    "node": frozenset({1, 2, 3, 4, 7}),
-    "attribute": frozenset({1}),
-    "tensor": frozenset({8}),
-    "value": frozenset({1}),
-    "external_data": frozenset({1, 2}),
-    "operators": frozenset({1}),
+    "NodeProto": frozenset({1, 2, 3, 4, 7}),
+    "AttributeProto": frozenset({1}),
+    "TensorProto": frozenset({8}),
+    "ValueInfoProto": frozenset({1}),
+    "OperatorSetIdProto": frozenset({1}),
+    _ENTRY_OF_EXTERNAL_DATA: frozenset({1, 2}),
 }
-# The messages that may hold much, and are walked on the wire.
+# The fields that may hold much, and are walked on the wire.
 _WALKED: Mapping[str, frozenset[int]] = {
-    "model": frozenset({7}),
-    "graph": frozenset({1, 5}),
-    "node": frozenset({5}),
-    "attribute": frozenset({6, 11}),
-    "tensor": frozenset(),
+    "ModelProto": frozenset({7}),
+    "GraphProto": frozenset({1, 5}),
+    "NodeProto": frozenset({5}),
+    "AttributeProto": frozenset({6, 11}),
+    "TensorProto": frozenset(),
 }
 
 # raw_data, and float_data and double_data, which are little-endian too where they are packed.
 _DATA = (9, 4, 10)
+_EXTERNAL_DATA = 13
+
+
+@cache
+def _children() -> Mapping[str, Mapping[int, str]]:
+    """Return the kinds of the messages in a message of each kind, by field. Other fields are texts and numbers."""
+    children: dict[str, dict[int, str]] = {_ENTRY_OF_EXTERNAL_DATA: {}}
+    waiting = [messages().ModelProto.DESCRIPTOR]
+    while waiting:
+        kind = waiting.pop()
+        if kind.name not in children:
+            inner = {field.number: field.message_type for field in kind.fields if field.message_type is not None}
+            children[kind.name] = {number: each.name for number, each in inner.items()}
+            waiting += inner.values()
+    children["TensorProto"][_EXTERNAL_DATA] = _ENTRY_OF_EXTERNAL_DATA
+    return children
 
 
 def read_skeleton(store: Store, file: StoredFile) -> bytes:
@@ -96,7 +75,7 @@ def read_skeleton(store: Store, file: StoredFile) -> bytes:
     Raises CheckpointError for a file that is not a protobuf message, of which more than 64 MiB or 1,000,000 fields are
     not initializers, or with a name that is not UTF-8; and what `Store.read_into` raises.
     """
-    return _Walk(store, file).message("model", 0, file.size, 0)
+    return _Walk(store, file).message("ModelProto", 0, file.size, 0)
 
 
 class _Walk:
@@ -139,11 +118,10 @@ class _Walk:
                 parts.append(self.copy(kind, number, at, value_end))
             elif number in walked and value_end - value >= SMALL:
                 _, inner = self.varint(value, end)
-                child = self.message(
-                    _CHILDREN[kind][number], inner, value_end, depth + (kind == "graph" and number == 1)
-                )
+                nested = depth + (kind == "GraphProto" and number == 1)
+                child = self.message(_children()[kind][number], inner, value_end, nested)
                 parts.append(_tag(number, _LENGTH) + _varint_bytes(len(child)) + child)
-            elif kind == "tensor" and number in _DATA and value_end - value >= SMALL:
+            elif kind == "TensorProto" and number in _DATA and value_end - value >= SMALL:
                 if external is not None:
                     raise self.error(f"the tensor that holds offset {at} has its data twice")
                 external = self.varint(value, end)[1], value_end
@@ -198,12 +176,13 @@ def _count_fields(data: bytes, kind: str, number: int, maximum: int) -> int:
     begin, end = _content(data)
     if number in _TEXTS.get(kind, ()) and _lenient_varint(data, 0, len(data))[0] & 7 == _LENGTH:
         data[begin:end].decode()
-    stack = [(_CHILDREN[kind].get(number), begin, end)]
+    children_of = _children()
+    stack = [(children_of[kind].get(number), begin, end)]
     while stack and count <= maximum:
         inner, at, end = stack.pop()
         if inner is None:
             continue
-        children, texts = _CHILDREN[inner], _TEXTS.get(inner, ())
+        children, texts = children_of[inner], _TEXTS.get(inner, ())
         while at < end and count <= maximum:
             key, at = _lenient_varint(data, at, end)
             count += 1

@@ -17,8 +17,8 @@ from requant.checkpoint.run.file_plan import FilePlan
 from requant.checkpoint.storage.store import Store, StoredFile, file_named
 from requant.errors import CheckpointError, excerpt
 
-_KEPT_NAMES = frozenset({"position_embd.weight", "token_types.weight"})
-_KEPT_PARTS = (
+_SKIPPED_NAMES = frozenset({"position_embd.weight", "token_types.weight"})
+_SKIPPED_PARTS = (
     "_norm.weight",
     "ffn_gate_inp.weight",
     "ffn_gate_tid2eid.weight",
@@ -62,15 +62,15 @@ def rank_without_ones(dimensions: tuple[int, ...]) -> int:
     return next((rank for rank in range(len(dimensions), 1, -1) if dimensions[rank - 1] != 1), 1)
 
 
-def reason_to_keep(name: str, dimensions: tuple[int, ...]) -> str | None:
+def skip_reason(name: str, dimensions: tuple[int, ...]) -> str | None:
     """Return why llama.cpp does not quantize a tensor, None if it does. `dimensions`: innermost first."""
     if rank_without_ones(dimensions) < 2:
         return "one dimension"
     if not name.endswith("weight"):
         return "its name does not end in weight"
-    if name in _KEPT_NAMES:
+    if name in _SKIPPED_NAMES:
         return "llama.cpp keeps it"
-    part = next((part for part in _KEPT_PARTS if part in name), None)
+    part = next((part for part in _SKIPPED_PARTS if part in name), None)
     return f"llama.cpp keeps {part}" if part else None
 
 
@@ -82,13 +82,16 @@ _LAYER = re.compile(r"blk\.\s*([+-]?\d+)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class GgufStep:
-    """One tensor: where it lies in both files, in bytes from their start. `kept`: why its bytes stay as they are."""
+    """One tensor: where it lies in both files, in bytes from their start.
+
+    `skip_reason`: why its bytes stay as they are.
+    """
 
     source: TensorInfo
     output: TensorInfo
     begin: int
     output_begin: int
-    kept: str | None
+    skip_reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,19 +126,19 @@ class GgufPlan(FilePlan):
                     "shape": list(reversed(step.source.dimensions)),
                     "from": step.source.type.name,
                     "to": step.output.type.name,
-                    **({"kept": step.kept} if step.kept else {}),
+                    **({"kept": step.skip_reason} if step.skip_reason else {}),
                 }
                 for step in self.steps
             ],
         }
 
     def lines(self) -> Iterable[str]:
-        converted = sum(step.kept is None for step in self.steps)
+        converted = sum(step.skip_reason is None for step in self.steps)
         yield f"{self.source.name}: {self.source.size:,} bytes, {len(self.steps)} tensors"
         yield f"{self.output}: {self.size:,} bytes, {converted} tensors converted to {self.type}"
         for step in self.steps:
             shape = "x".join(map(str, reversed(step.source.dimensions)))
-            change = f"({step.kept})" if step.kept else f"-> {step.output.type.name}"
+            change = f"({step.skip_reason})" if step.skip_reason else f"-> {step.output.type.name}"
             yield f"  {step.source.name} [{shape}] {step.source.type.name} {change}"
 
 
@@ -157,11 +160,11 @@ def plan_gguf(source: Store, name: str, output: str, type_: str, *, ignore: Sequ
     ignored = NamePatterns(ignore)
     decided = []
     for info in sorted(header.tensors, key=_order):
-        kept = "ignored" if ignored.match(info.name) else reason_to_keep(info.name, info.dimensions)
-        if kept is None and info.type.name in _NO_WEIGHTS:
-            kept = "not a weight"
-        to = info.type if kept else _converted_type(info, target, name)
-        decided.append((info, replace(info, type=to), kept or ("it has that type" if to is info.type else None)))
+        reason = "ignored" if ignored.match(info.name) else skip_reason(info.name, info.dimensions)
+        if reason is None and info.type.name in _NO_WEIGHTS:
+            reason = "not a weight"
+        to = info.type if reason else _converted_type(info, target, name)
+        decided.append((info, replace(info, type=to), reason or ("it has that type" if to is info.type else None)))
     outputs, end = [], 0
     for _, info, _ in decided:
         # As ggml writes them.
@@ -170,8 +173,8 @@ def plan_gguf(source: Store, name: str, output: str, type_: str, *, ignore: Sequ
         end = aligned(end + info.size, header.alignment)
     head = header_bytes(_output_keys(header.keys, type_), outputs, header.alignment)
     steps = tuple(
-        GgufStep(info, placed, header.data + info.offset, len(head) + placed.offset, kept)
-        for (info, _, kept), placed in zip(decided, outputs, strict=True)
+        GgufStep(info, placed, header.data + info.offset, len(head) + placed.offset, reason)
+        for (info, _, reason), placed in zip(decided, outputs, strict=True)
     )
     return GgufPlan(file, output, type_, head, len(head) + end, steps)
 

@@ -50,7 +50,7 @@ def _pieces(plan: GgufPlan, _: str, reader: SourceReader, writer: FileWriter) ->
     begins = [*(step.output_begin for step in plan.steps), plan.size]
     for step, end in zip(plan.steps, begins[1:], strict=True):
         tensor = step.source
-        if step.kept:
+        if step.skip_reason:
             yield from reader.copy(plan.source, step.begin, step.begin + tensor.size, writer, step.output_begin)
         else:
             for first in range(0, tensor.elements, _ELEMENTS):

@@ -94,7 +94,7 @@ class OnnxPlan(FilePlan):
                     "operator": each.operator,
                     "weight": each.weight,
                     "shape": list(each.shape),
-                    **({"kept": each.kept} if each.kept else {}),
+                    **({"kept": each.skip_reason} if each.skip_reason else {}),
                 }
                 for each in self.nodes
             ],
@@ -102,7 +102,7 @@ class OnnxPlan(FilePlan):
 
     def lines(self) -> Iterable[str]:
         kind = "symmetric" if self.form.symmetric else "asymmetric"
-        converted = sum(each.kept is None for each in self.nodes)
+        converted = sum(each.skip_reason is None for each in self.nodes)
         yield f"{self.source.name}: {len(self.nodes)} MatMul and Gemm nodes with constant weights"
         yield f"{self.output}: {len(self.model):,} bytes, {self.data_output}: {self.data_size:,} bytes"
         form = f"{self.form.operator}, {self.form.bits} bits, {kind}, blocks of {self.form.block_size}"
@@ -110,7 +110,7 @@ class OnnxPlan(FilePlan):
         for each in self.nodes:
             shape = "x".join(map(str, each.shape))
             yield f"  {each.operator} {each.node or '(no name)'} {each.weight} [{shape}]" + (
-                f" stays: {each.kept}" if each.kept else ""
+                f" stays: {each.skip_reason}" if each.skip_reason else ""
             )
 
 
@@ -150,7 +150,7 @@ def _nothing_to_do(nodes: Sequence[NodeReport]) -> str:
             "Constant nodes are not quantized)"
         )
     first = nodes[0]
-    return f"no weight of the model can be quantized; for example '{excerpt(first.weight)}': {first.kept}"
+    return f"no weight of the model can be quantized; for example '{excerpt(first.weight)}': {first.skip_reason}"
 
 
 class _Placing:

@@ -51,13 +51,13 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A MatMul or Gemm with a constant weight. `kept`: why it stays as it is."""
+    """A MatMul or Gemm with a constant weight. `skip_reason`: why it stays as it is."""
 
     node: str
     operator: str
     weight: str
     shape: tuple[int, ...]
-    kept: str | None
+    skip_reason: str | None
 
 
 class Rewriting:
@@ -105,19 +105,19 @@ class Rewriting:
             scope = scopes[-1]
         attributes = {attribute.name: attribute for attribute in node.attribute}
         transposed = node.op_type == "Gemm" and "transB" in attributes and attributes["transB"].i != 0
-        kept = self._reason_to_keep(node, tensor, attributes, transposed)
+        reason = self._skip_reason(node, tensor, attributes, transposed)
         known = scope.weights.get(tensor.name)
-        if kept is None and known is not None and known.transposed != transposed:
-            kept = "its weight is used both transposed and not transposed"
-        self.nodes.append(NodeReport(node.name, node.op_type, tensor.name, tuple(tensor.dims), kept))
-        if kept is not None:
+        if reason is None and known is not None and known.transposed != transposed:
+            reason = "its weight is used both transposed and not transposed"
+        self.nodes.append(NodeReport(node.name, node.op_type, tensor.name, tuple(tensor.dims), reason))
+        if reason is not None:
             return [node]
         weight = known or self._weight(tensor, scope, transposed)
         if self.form.operator is Operator.DEQUANTIZE_LINEAR:
             return self._dequantized(node, weight)
         return self._matmul_nbits(node, weight)
 
-    def _reason_to_keep(
+    def _skip_reason(
         self, node: Message, tensor: Message, attributes: dict[str, Message], transposed: bool
     ) -> str | None:
         if self.ignored.match(node.name) or self.ignored.match(tensor.name):

@@ -144,7 +144,7 @@ class HttpStore(RemoteStore):
             check_cancelled()
             tries += 1
             try:
-                answer = self._asked(method, name, {"Accept-Encoding": "identity", **(headers or {})}, max_bytes)
+                answer = self._request(method, name, {"Accept-Encoding": "identity", **(headers or {})}, max_bytes)
             except ValueError:
                 raise self._error(name, "its host is none") from None
             except SSLError as error:
@@ -163,7 +163,7 @@ class HttpStore(RemoteStore):
             wait = backoff["init_backoff"].total_seconds() * backoff["base"] ** (tries - 1)
             time.sleep(random.uniform(0, min(wait, backoff["max_backoff"].total_seconds())))
 
-    def _asked(self, method: str, name: str, headers: Mapping[str, str], max_bytes: int) -> _Answer:
+    def _request(self, method: str, name: str, headers: Mapping[str, str], max_bytes: int) -> _Answer:
         """Ask once, and again wherever a redirect leads. Raises StorageError for one that leads out, urllib3's
         errors.
         """
@@ -184,7 +184,7 @@ class HttpStore(RemoteStore):
                     read = method != "HEAD" and response.status < 300
                     body = self._body(response, name, max_bytes) if read else b""
                     return _Answer(response.status, response.reason or "", response.headers, body)
-                url = self._followed(name, url, response.headers.get("Location", ""))
+                url = self._redirect_target(name, url, response.headers.get("Location", ""))
             finally:
                 # What is left of a body is not waited for.
                 response.close()
@@ -202,7 +202,7 @@ class HttpStore(RemoteStore):
             raise self._error(name, "the server sends another number of bytes than it states")
         return bytes(body)
 
-    def _followed(self, name: str, url: str, location: str) -> str:
+    def _redirect_target(self, name: str, url: str, location: str) -> str:
         """Return where a redirect leads. Raises StorageError for a place that it must not lead to."""
         try:
             target = urljoin(url, location)

@@ -67,10 +67,10 @@ class ReadAhead:
     def _block(self, file: StoredFile, index: int) -> memoryview:
         with self._lock:
             follows = (file, index - 1) in self._blocks
-            block = self._asked(file, index)
+            block = self._request(file, index)
             for ahead in range(index + 1, index + 1 + AHEAD if follows else 0):
                 if ahead * BLOCK < file.size:
-                    self._asked(file, ahead)
+                    self._request(file, ahead)
             while len(self._blocks) > MAX_BLOCKS:
                 self._blocks.popitem(last=False)
         try:
@@ -82,7 +82,7 @@ class ReadAhead:
                     del self._blocks[file, index]
             raise
 
-    def _asked(self, file: StoredFile, index: int) -> Future[memoryview]:
+    def _request(self, file: StoredFile, index: int) -> Future[memoryview]:
         key = (file, index)
         if key not in self._blocks:
             begin = index * BLOCK

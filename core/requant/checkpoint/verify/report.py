@@ -119,6 +119,9 @@ def _f32() -> TensorType:
 _F32 = _f32()
 
 
+_COUNTS = ("tensors", "tensors_compared", "bytes_compared", "files_hashed", "sample", "seed")
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointReport:
     """A checkpoint, what it was verified against, and what was found. `weights`: empty without a source."""
@@ -138,12 +141,7 @@ class CheckpointReport:
             "request": None if self.request is None else asdict(self.request),
             "faults": [asdict(fault) for fault in result.faults],
             "warnings": [asdict(fault) for fault in result.warnings],
-            "tensors": result.tensors,
-            "tensors_compared": result.tensors_compared,
-            "bytes_compared": result.bytes_compared,
-            "files_hashed": result.files_hashed,
-            "sample": result.sample,
-            "seed": result.seed,
+            **{name: getattr(result, name) for name in _COUNTS},
             "weights": [asdict(weight) for weight in self.weights],
         }
 

@@ -126,7 +126,7 @@ def test_ignored_tensors_and_alignment_stay(tmp_path: Path) -> None:
     ignore = ["output.weight", r"re:blk\.9\."]
     quantize_gguf(store, "m.gguf", store, "q.gguf", "Q4_0", ignore=ignore)
     plan = plan_gguf(store, "m.gguf", "q.gguf", "Q4_0", ignore=ignore)
-    assert {step.source.name: step.kept for step in plan.steps} == {
+    assert {step.source.name: step.skip_reason for step in plan.steps} == {
         "output.weight": "ignored",
         "blk.9.ffn_up.weight": "ignored",
         "blk.10.ffn_up.weight": None,

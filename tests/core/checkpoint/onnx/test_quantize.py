@@ -275,7 +275,7 @@ def test_what_is_no_matrix_of_floats_or_is_ignored_stays(tmp_path: Path) -> None
     made.graph.node.append(models.node("MatMul", ["x", "unknown"], ["q"], "dynamic"))
     models.save(made, tmp_path / "m.onnx")
     plan = plan_onnx(LocalStore(tmp_path), "m.onnx", "q.onnx", form_named("MatMulNBits4"), ignore=["re:he"])
-    assert {each.node: each.kept for each in plan.nodes} == {
+    assert {each.node: each.skip_reason for each in plan.nodes} == {
         "product": None,
         "three": "its weight is not a matrix",
         "integers": "its weight is not f32, f16 or bf16",

@@ -79,9 +79,8 @@ def check_stored_values(
         if parameter_of(entry.name)[1] in ACTIVATIONS and entry.name.endswith("scale") and entry.dtype in EPSILON
     ]
     results = list(in_threads(lambda call: call(), calls, threads))
-    return tuple(fault for each in results for fault in each.faults), tuple(
-        fault for each in results for fault in each.unusual
-    )
+    faults = tuple(fault for each in results for fault in each.faults)
+    return faults, tuple(fault for each in results for fault in each.unusual)
 
 
 @dataclass(slots=True)
@@ -130,19 +129,19 @@ class _Violation(NamedTuple):
     first: int
 
 
-def _fault(source: SourceRange, found: _Violation) -> Fault:
+def _fault(source: SourceRange, violation: _Violation) -> Fault:
     total = prod(source.shape)
-    index = tuple(int(each) for each in np.unravel_index(found.first, source.shape)) if source.shape else ()
-    which = f"{found.elements} of {total} values are" if total > 1 else "the value is"
+    index = tuple(int(each) for each in np.unravel_index(violation.first, source.shape)) if source.shape else ()
+    which = f"{violation.elements} of {total} values are" if total > 1 else "the value is"
     where = f", the first at {list(index)}" if total > 1 else ""
-    return Fault(f"{which} {found.what}{where}", source.file, source.tensor, index)
+    return Fault(f"{which} {violation.what}{where}", source.file, source.tensor, index)
 
 
 def _violations(files: Files, source: SourceRange, check: Check) -> list[_Violation]:
     """Return what is wrong in a stored tensor, reading it once in pieces."""
     dtype = np.dtype(DTYPES[source.dtype].array)
     size = max(files.store.read_size // dtype.itemsize, 1) * dtype.itemsize
-    found: dict[str, _Violation] = {}
+    violations: dict[str, _Violation] = {}
     for at in range(source.begin, source.end, size):
         check_cancelled()
         begin = (at - source.begin) // dtype.itemsize
@@ -150,9 +149,9 @@ def _violations(files: Files, source: SourceRange, check: Check) -> list[_Violat
         for what, wrong in check(piece, begin):
             places = np.flatnonzero(wrong)
             if places.size:
-                before = found.get(what, _Violation(what, 0, begin + int(places[0])))
-                found[what] = before._replace(elements=before.elements + places.size)
-    return list(found.values())
+                before = violations.get(what, _Violation(what, 0, begin + int(places[0])))
+                violations[what] = before._replace(elements=before.elements + places.size)
+    return list(violations.values())
 
 
 _SCALES = ("weight_scale", "weight_scale_inv", "scales", nf4.ABSMAX)
@@ -160,42 +159,42 @@ _SCALES = ("weight_scale", "weight_scale_inv", "scales", nf4.ABSMAX)
 
 def _checks(step: DequantizeStep) -> dict[str, tuple[Check, ...]]:
     """Return the checks of stored tensors, by suffix."""
-    found, (out, columns), form = step.stored, step.shape, step.format
+    stored, (out, columns), form = step.stored, step.shape, step.format
     match form:
         case IntQuantized():
             within = (_integers(form.bits),) if form.bits < 8 else ()
             codes: dict[str, tuple[Check, ...]] = {
-                suffix: within for suffix in ("weight", "weight_zero_point") if suffix in found
+                suffix: within for suffix in ("weight", "weight_zero_point") if suffix in stored
             }
-            return {"weight_scale": (_scales(found["weight_scale"].dtype),), **codes}
+            return {"weight_scale": (_scales(stored["weight_scale"].dtype),), **codes}
         case PackQuantized():
-            checks: dict[str, tuple[Check, ...]] = {"weight_scale": (_scales(found["weight_scale"].dtype),)}
+            checks: dict[str, tuple[Check, ...]] = {"weight_scale": (_scales(stored["weight_scale"].dtype),)}
             if used := columns * form.bits % _WORD:
-                checks["weight_packed"] = (_row_ends(found["weight_packed"].shape[1], used),)
-            if "weight_zero_point" in found and (used := out * form.bits % _WORD):
-                words, each = found["weight_zero_point"].shape
+                checks["weight_packed"] = (_row_ends(stored["weight_packed"].shape[1], used),)
+            if "weight_zero_point" in stored and (used := out * form.bits % _WORD):
+                words, each = stored["weight_zero_point"].shape
                 checks["weight_zero_point"] = (_last_row((words - 1) * each, used),)
             return checks
         case FloatQuantized():
-            return {"weight": (_e4m3_codes,), "weight_scale": (_scales(found["weight_scale"].dtype),)}
+            return {"weight": (_e4m3_codes,), "weight_scale": (_scales(stored["weight_scale"].dtype),)}
         case Nvfp4Weight():
             return {"weight_scale": (_e4m3_scales,), "weight_global_scale": (_scales("F32"),)}
         case MxWeight():
             return {"weight_scale": (_e8m0_scales,), **({"weight": (_e4m3_codes,)} if form.bits == 8 else {})}
         case FineGrainedFp8():
-            dtype = found["weight_scale_inv"].dtype
+            dtype = stored["weight_scale_inv"].dtype
             return {"weight": (_e4m3_codes,), "weight_scale_inv": (_scales("F32") if dtype == "F32" else _e8m0_scales,)}
         case Gptq():
-            return _gptq_checks(form, found, out)
+            return _gptq_checks(form, stored, out)
         case Awq():
-            return {"scales": (_scales(found["scales"].dtype),)}
+            return {"scales": (_scales(stored["scales"].dtype),)}
         case Nf4():
             return _nf4_checks(form, out * columns)
     raise TypeError(form)
 
 
-def _gptq_checks(form: Gptq, found: Mapping[str, SourceRange], out: int) -> dict[str, tuple[Check, ...]]:
-    groups, words = found["qzeros"].shape
+def _gptq_checks(form: Gptq, stored: Mapping[str, SourceRange], out: int) -> dict[str, tuple[Check, ...]]:
+    groups, words = stored["qzeros"].shape
     zero_points: tuple[Check, ...] = ()
     used = out * form.bits % _WORD
     if used:
@@ -206,8 +205,8 @@ def _gptq_checks(form: Gptq, found: Mapping[str, SourceRange], out: int) -> dict
         if used:
             expected[-1] &= np.uint32((1 << used) - 1)
         zero_points += (_equal_to(expected, "other zero points than those of symmetric codes", used),)
-    scales = _scales(found["scales"].dtype, signed=form.symmetric)
-    of_groups = {"g_idx": (_below(groups),)} if "g_idx" in found else {}
+    scales = _scales(stored["scales"].dtype, signed=form.symmetric)
+    of_groups = {"g_idx": (_below(groups),)} if "g_idx" in stored else {}
     return {"scales": (scales,), "qzeros": zero_points, **of_groups}
 
 

@@ -8,7 +8,7 @@ import shlex
 import tomllib
 
 from requant.checkpoint.storage.object_store import PART
-from requant.checkpoint.storage.read_ahead import BLOCK, CONNECTIONS
+from requant.checkpoint.storage.remote_store import BLOCK, CONNECTIONS
 from requant.checkpoint.workers import LEASE_SECONDS
 from requant.command.main import command_parser
 from requant.engines.ray import RETRIES

@@ -92,7 +92,7 @@ def read_record(destination: Store) -> JobRecord | None:
     Raises DestinationError for a manifest that cannot be read, StorageError.
     """
     # In this order: the end of a job removes the record after the manifest is complete.
-    found = _parsed(destination.get(RECORD, _MAX_BYTES))
+    record = _parsed(destination.get(RECORD, _MAX_BYTES))
     manifest = read_manifest(destination)
     if manifest is None:
         return None
@@ -102,14 +102,12 @@ def read_record(destination: Store) -> JobRecord | None:
         count = len(manifest.files)
         progress = Progress(bytes_written=size, bytes_to_write=size, outputs_finished=count, outputs=count)
         return JobRecord(manifest.plan, request, JobState.FINISHED, progress=progress)
-    if found is None or found.plan != manifest.plan:
+    if record is None or record.plan != manifest.plan:
         return JobRecord(manifest.plan, request, JobState.INTERRUPTED)
-    silent = time.time() - (found.updated or 0.0) > SECONDS_UNTIL_INTERRUPTED
-    if found.state is JobState.RUNNING and silent:
-        return JobRecord(
-            found.plan, request, JobState.INTERRUPTED, found.source, found.started, found.updated, found.progress
-        )
-    return found
+    silent = time.time() - (record.updated or 0.0) > SECONDS_UNTIL_INTERRUPTED
+    if record.state is JobState.RUNNING and silent:
+        return replace(record, request=request, state=JobState.INTERRUPTED, error=None, warnings=())
+    return record
 
 
 def _parsed(data: bytes | None) -> JobRecord | None:

@@ -8,7 +8,6 @@ nothing. A worker that lost its lease without noticing writes the bytes that the
 from __future__ import annotations
 
 import json
-import os
 import random
 import time
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from requant.checkpoint.run.destination import check_apart, prepare, record_name
 from requant.checkpoint.run.run import RunReport, finish, run_task
 from requant.checkpoint.run.work import ProgressCallback
 from requant.checkpoint.small_json import parse_small_json
-from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.storage.location import open_folder
 from requant.checkpoint.storage.store import Store
 from requant.errors import (
     CheckpointError,
@@ -75,22 +74,17 @@ class PlanFile:
 
 def write_plan_file(location: str, file: PlanFile) -> None:
     """Write a plan file to a path or the URL of an object. Raises StorageError."""
-    place, name = _place(location)
-    place.put(name, file.to_json())
+    folder, name = open_folder(location)
+    folder.put(name, file.to_json())
 
 
 def read_plan_file(location: str) -> PlanFile:
     """Return the plan file at a path or the URL of an object. Raises CheckpointError, StorageError."""
-    place, name = _place(location)
-    data = place.get(name)
+    folder, name = open_folder(location)
+    data = folder.get(name)
     if data is None:
         raise StorageError(f"{location} does not exist: `requant checkpoint plan --output` writes plan files")
     return parse_plan_file(data)
-
-
-def _place(location: str) -> tuple[Store, str]:
-    folder, name = location.rsplit("/", 1) if "://" in location else os.path.split(location)
-    return open_store(folder or os.curdir), name
 
 
 def plan_file_of(plan: Plan, source: Store, destination: Store) -> PlanFile:

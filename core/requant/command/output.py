@@ -20,9 +20,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import StrEnum
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from requant.errors import CheckpointError, RequantError
+
+if TYPE_CHECKING:
+    from requant.checkpoint.run.work import Progress
 
 _UNITS = ("kB", "MB", "GB", "TB")
 
@@ -85,7 +88,7 @@ class Output(ABC):
         """Say how many kernels are compiled, where some are not in the cache."""
 
     @abstractmethod
-    def progress(self, done_bytes: int, total_bytes: int, done_files: int, total_files: int) -> None:
+    def progress(self, state: Progress) -> None:
         """Say how much of the source is converted."""
 
     @abstractmethod
@@ -111,7 +114,7 @@ class _Text(Output):
     def kernels(self, compiled: int, total: int) -> None:
         pass
 
-    def progress(self, done_bytes: int, total_bytes: int, done_files: int, total_files: int) -> None:
+    def progress(self, state: Progress) -> None:
         pass
 
     def warning(self, message: str) -> None:
@@ -144,15 +147,15 @@ class _Lines(_Text):
         if self._is_due() or compiled == total:
             self._say(f"compiling kernels, {compiled} of {total} (once; they are kept for the next run)")
 
-    def progress(self, done_bytes: int, total_bytes: int, done_files: int, total_files: int) -> None:
+    def progress(self, state: Progress) -> None:
         if self._began is None:
             self._began, self._due = monotonic(), monotonic() + self._SECONDS_BETWEEN
         if not self._is_due():
             return
-        left = seconds_left(monotonic() - self._began, done_bytes, total_bytes)
+        left = seconds_left(monotonic() - self._began, state)
         self._say(
-            f"{size_text(done_bytes)} of {size_text(total_bytes)}, {done_files} of {total_files} files"
-            + ("" if left is None else f", {time_text(left)} left")
+            f"{size_text(state.bytes_read)} of {size_text(state.bytes_to_read)}, "
+            f"{state.outputs_finished} of {state.outputs} files" + ("" if left is None else f", {time_text(left)} left")
         )
 
     def _is_due(self) -> bool:
@@ -175,10 +178,10 @@ class _Bar(_Text):
         if compiled == total:
             self._close()
 
-    def progress(self, done_bytes: int, total_bytes: int, done_files: int, total_files: int) -> None:
-        bar = self._shown(total_bytes, unit="B", unit_scale=True)
-        bar.set_postfix_str(f"{done_files}/{total_files} files", refresh=False)
-        bar.update(done_bytes - bar.n)
+    def progress(self, state: Progress) -> None:
+        bar = self._shown(state.bytes_to_read, unit="B", unit_scale=True)
+        bar.set_postfix_str(f"{state.outputs_finished}/{state.outputs} files", refresh=False)
+        bar.update(state.bytes_read - bar.n)
 
     def done(self, text: str, members: Mapping[str, Any]) -> None:
         self._close()
@@ -222,19 +225,19 @@ class _JsonLines(Output):
     def kernels(self, compiled: int, total: int) -> None:
         self._write("kernels", compiled=compiled, total=total)
 
-    def progress(self, done_bytes: int, total_bytes: int, done_files: int, total_files: int) -> None:
+    def progress(self, state: Progress) -> None:
         now = monotonic()
         self._began = now if self._began is None else self._began
-        if now < self._due and done_bytes < total_bytes:
+        if now < self._due and state.bytes_read < state.bytes_to_read:
             return
         self._due = now + self._SECONDS_BETWEEN
         self._write(
             "progress",
-            bytes=done_bytes,
-            total_bytes=total_bytes,
-            files=done_files,
-            total_files=total_files,
-            seconds_left=seconds_left(now - self._began, done_bytes, total_bytes),
+            bytes=state.bytes_read,
+            total_bytes=state.bytes_to_read,
+            files=state.outputs_finished,
+            total_files=state.outputs,
+            seconds_left=seconds_left(now - self._began, state),
         )
 
     def warning(self, message: str) -> None:
@@ -264,9 +267,10 @@ _OUTPUTS = {
 }
 
 
-def seconds_left(elapsed: float, done_bytes: int, total_bytes: int) -> int | None:
+def seconds_left(elapsed: float, state: Progress) -> int | None:
     """Return the expected rest at the rate so far, None as long as there is none."""
-    return None if done_bytes <= 0 else round(elapsed / done_bytes * (total_bytes - done_bytes))
+    done = state.bytes_read
+    return None if done <= 0 else round(elapsed / done * (state.bytes_to_read - done))
 
 
 def described(error: RequantError) -> str:

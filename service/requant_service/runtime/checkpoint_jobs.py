@@ -21,7 +21,7 @@ from time import perf_counter, thread_time
 from typing import TypeVar
 
 from requant.checkpoint.jobs import ConversionJob, JobState
-from requant.checkpoint.storage.roots import Roots
+from requant.checkpoint.storage.location import Roots
 from requant.errors import DeadlineError, LimitError, OverloadedError, UnavailableError
 from requant.errors.cancellation import cancellation_check
 from requant_service.runtime.memory_budget import MemoryBudget, Reservation

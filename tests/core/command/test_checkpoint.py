@@ -24,6 +24,7 @@ import requant
 from requant.checkpoint.name_patterns import NamePatterns
 from requant.checkpoint.plan.model import Direction
 from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.run.work import Progress
 from requant.checkpoints import conversion_request, open_source
 from requant.command.checkpoint.conversion import serving_command
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
@@ -495,7 +496,7 @@ def test_a_log_has_lines_a_few_seconds_apart(
     output: Output = output_for(_namespace("auto"))
     for second in range(25):
         clock[0] = 100.0 + second
-        output.progress(second * 10**9, 25 * 10**9, second // 10, 3)
+        output.progress(Progress(second * 10**9, 25 * 10**9, outputs_finished=second // 10, outputs=3))
     assert capsys.readouterr().err.splitlines() == [
         "requant: 10.0 GB of 25.0 GB, 1 of 3 files, 15.0 s left",
         "requant: 20.0 GB of 25.0 GB, 2 of 3 files, 5.0 s left",

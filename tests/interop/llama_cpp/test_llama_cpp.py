@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from requant.checkpoint.gguf.plan import _KEPT_NAMES, _KEPT_PARTS
+from requant.checkpoint.gguf.plan import _SKIPPED_NAMES, _SKIPPED_PARTS
 from requant.checkpoint.gguf.quantize import quantize_gguf
 from requant.checkpoint.gguf.tensor_types import FILE_TYPES, FLOATS, TENSOR_TYPES, read_elements, write_elements
 from requant.checkpoint.storage.local import LocalStore
@@ -40,9 +40,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {type_: directory / f"{type_}.gguf" for type_ in FLOATS}
     for type_, path in found.items():
         tiny_model.write(path, type_)
-    kept = {part if part.startswith(".") else f".{part}" for part in _KEPT_PARTS}
+    kept = {part if part.startswith(".") else f".{part}" for part in _SKIPPED_PARTS}
     more: tiny_model.Shapes = {f"blk.0{part.removesuffix('.weight')}.weight": (2, 256) for part in kept}
-    more |= dict.fromkeys(_KEPT_NAMES, (2, 256))
+    more |= dict.fromkeys(_SKIPPED_NAMES, (2, 256))
     more |= {
         "blk.1.some.bias": (2, 256),
         "blk.1.ffn_gate_exps.weight": (3, 4, 256),

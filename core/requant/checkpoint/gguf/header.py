@@ -168,8 +168,8 @@ def read_header(store: Store, file: StoredFile) -> GgufHeader:
     version = source.u32("the version")
     if version != _VERSION:
         swapped = int.from_bytes(version.to_bytes(4, "little"), "big") == _VERSION
-        found = "it is big-endian" if swapped else f"its version is {version}"
-        raise source.error(f"{found}; expected version 3, little-endian")
+        stated = "it is big-endian" if swapped else f"its version is {version}"
+        raise source.error(f"{stated}; expected version 3, little-endian")
     tensor_count = source.count("tensors", _SHORTEST_TENSOR, _MAX_TENSORS)
     key_count = source.count("keys", _SHORTEST_KEY, _MAX_KEYS)
     keys = tuple(_keys(source, key_count))

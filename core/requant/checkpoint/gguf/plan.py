@@ -10,14 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from requant.checkpoint.gguf.header import GgufHeader, Key, TensorInfo, aligned, header_bytes, u32_value
+from requant.checkpoint.gguf.header import Key, TensorInfo, aligned, header_bytes, read_header, u32_value
 from requant.checkpoint.gguf.tensor_types import FILE_TYPES, FLOATS, READABLE, TENSOR_TYPES, TensorType, target_type
 from requant.checkpoint.name_patterns import NamePatterns
-from requant.checkpoint.storage.store import StoredFile
+from requant.checkpoint.run.file_plan import FilePlan
+from requant.checkpoint.storage.store import Store, StoredFile, file_named
 from requant.errors import CheckpointError, excerpt
 
-_KEPT_NAMES = frozenset({"position_embd.weight", "token_types.weight"})
-_KEPT_PARTS = (
+_SKIPPED_NAMES = frozenset({"position_embd.weight", "token_types.weight"})
+_SKIPPED_PARTS = (
     "_norm.weight",
     "ffn_gate_inp.weight",
     "ffn_gate_tid2eid.weight",
@@ -61,15 +62,15 @@ def rank_without_ones(dimensions: tuple[int, ...]) -> int:
     return next((rank for rank in range(len(dimensions), 1, -1) if dimensions[rank - 1] != 1), 1)
 
 
-def reason_to_keep(name: str, dimensions: tuple[int, ...]) -> str | None:
+def skip_reason(name: str, dimensions: tuple[int, ...]) -> str | None:
     """Return why llama.cpp does not quantize a tensor, None if it does. `dimensions`: innermost first."""
     if rank_without_ones(dimensions) < 2:
         return "one dimension"
     if not name.endswith("weight"):
         return "its name does not end in weight"
-    if name in _KEPT_NAMES:
+    if name in _SKIPPED_NAMES:
         return "llama.cpp keeps it"
-    part = next((part for part in _KEPT_PARTS if part in name), None)
+    part = next((part for part in _SKIPPED_PARTS if part in name), None)
     return f"llama.cpp keeps {part}" if part else None
 
 
@@ -81,17 +82,20 @@ _LAYER = re.compile(r"blk\.\s*([+-]?\d+)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class GgufStep:
-    """One tensor: where it lies in both files, in bytes from their start. `kept`: why its bytes stay as they are."""
+    """One tensor: where it lies in both files, in bytes from their start.
+
+    `skip_reason`: why its bytes stay as they are.
+    """
 
     source: TensorInfo
     output: TensorInfo
     begin: int
     output_begin: int
-    kept: str | None
+    skip_reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class GgufPlan:
+class GgufPlan(FilePlan):
     """The plan for a file. `head`: the output's bytes up to its data; `size`: of the output in bytes."""
 
     source: StoredFile
@@ -101,8 +105,15 @@ class GgufPlan:
     size: int
     steps: tuple[GgufStep, ...]
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {self.output: self.size}
+
+    @property
+    def bytes_to_read(self) -> int:
+        return sum(step.source.size for step in self.steps)
+
     def as_json(self) -> dict[str, Any]:
-        """Return what a dry run prints, as values of JSON."""
         return {
             "source": self.source.name,
             "source_bytes": self.source.size,
@@ -115,25 +126,24 @@ class GgufPlan:
                     "shape": list(reversed(step.source.dimensions)),
                     "from": step.source.type.name,
                     "to": step.output.type.name,
-                    **({"kept": step.kept} if step.kept else {}),
+                    **({"kept": step.skip_reason} if step.skip_reason else {}),
                 }
                 for step in self.steps
             ],
         }
 
     def lines(self) -> Iterable[str]:
-        """Yield what a dry run prints, a line for each tensor."""
-        converted = sum(step.kept is None for step in self.steps)
+        converted = sum(step.skip_reason is None for step in self.steps)
         yield f"{self.source.name}: {self.source.size:,} bytes, {len(self.steps)} tensors"
         yield f"{self.output}: {self.size:,} bytes, {converted} tensors converted to {self.type}"
         for step in self.steps:
             shape = "x".join(map(str, reversed(step.source.dimensions)))
-            change = f"({step.kept})" if step.kept else f"-> {step.output.type.name}"
+            change = f"({step.skip_reason})" if step.skip_reason else f"-> {step.output.type.name}"
             yield f"  {step.source.name} [{shape}] {step.source.type.name} {change}"
 
 
-def plan_gguf(header: GgufHeader, source: StoredFile, output: str, type_: str, ignore: Sequence[str] = ()) -> GgufPlan:
-    """Return the plan for converting a file to `type_`, as `llama-quantize --pure` does.
+def plan_gguf(source: Store, name: str, output: str, type_: str, *, ignore: Sequence[str] = ()) -> GgufPlan:
+    """Return the plan for converting the file `name` of a store to `type_`, as `llama-quantize --pure` does.
 
     Tensors of two dimensions and more become `type_`; what llama.cpp keeps, and what `ignore` names, stays as it is.
     The keys are copied, with `general.quantization_version` and `general.file_type` set. Tensors are in the order of
@@ -141,17 +151,20 @@ def plan_gguf(header: GgufHeader, source: StoredFile, output: str, type_: str, i
     TQ2_0 and fits. Of a split model each file is converted on its own, and keeps its number.
 
     Raises UnknownNameError for the type; CheckpointError where a tensor to be converted is of a type that cannot be
-    read, or is quantized already and would be quantized again.
+    read, or is quantized already and would be quantized again; what `read_header` raises, and StorageError where there
+    is no such file.
     """
+    file = file_named(source, name)
+    header = read_header(source, file)
     target = target_type(type_)
     ignored = NamePatterns(ignore)
     decided = []
     for info in sorted(header.tensors, key=_order):
-        kept = "ignored" if ignored.match(info.name) else reason_to_keep(info.name, info.dimensions)
-        if kept is None and info.type.name in _NO_WEIGHTS:
-            kept = "not a weight"
-        to = info.type if kept else _converted_type(info, target, source.name)
-        decided.append((info, replace(info, type=to), kept or ("it has that type" if to is info.type else None)))
+        reason = "ignored" if ignored.match(info.name) else skip_reason(info.name, info.dimensions)
+        if reason is None and info.type.name in _NO_WEIGHTS:
+            reason = "not a weight"
+        to = info.type if reason else _converted_type(info, target, name)
+        decided.append((info, replace(info, type=to), reason or ("it has that type" if to is info.type else None)))
     outputs, end = [], 0
     for _, info, _ in decided:
         # As ggml writes them.
@@ -160,10 +173,10 @@ def plan_gguf(header: GgufHeader, source: StoredFile, output: str, type_: str, i
         end = aligned(end + info.size, header.alignment)
     head = header_bytes(_output_keys(header.keys, type_), outputs, header.alignment)
     steps = tuple(
-        GgufStep(info, placed, header.data + info.offset, len(head) + placed.offset, kept)
-        for (info, _, kept), placed in zip(decided, outputs, strict=True)
+        GgufStep(info, placed, header.data + info.offset, len(head) + placed.offset, reason)
+        for (info, _, reason), placed in zip(decided, outputs, strict=True)
     )
-    return GgufPlan(source, output, type_, head, len(head) + end, steps)
+    return GgufPlan(file, output, type_, head, len(head) + end, steps)
 
 
 def _order(info: TensorInfo) -> tuple[int, bytes]:

@@ -3,49 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
-from requant.checkpoint.gguf.header import read_header
 from requant.checkpoint.gguf.plan import GgufPlan, GgufStep, plan_gguf
 from requant.checkpoint.gguf.tensor_types import read_elements, write_elements
-from requant.checkpoint.run.destination import FinishedFile
-from requant.checkpoint.run.work import (
-    Piece,
-    Progress,
-    ProgressCallback,
-    ProgressCounter,
-    WorkItem,
-    default_threads,
-    run_items,
-)
-from requant.checkpoint.storage.store import FileWriter, Store, check_new, file_named, read_range
+from requant.checkpoint.run.file_plan import run_file_plan
+from requant.checkpoint.run.outputs import SourceReader
+from requant.checkpoint.run.run import RunReport
+from requant.checkpoint.run.work import Piece, ProgressCallback
+from requant.checkpoint.storage.store import FileWriter, Store, read_range
 from requant.errors import CheckpointError, PreconditionError
 
-# Elements of a piece, a multiple of all blocks, and the bytes of its buffers for each; bytes of a piece that is copied.
-_ELEMENTS, _BUFFERS, _COPIED = 1 << 18, 24, 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class GgufResult:
-    """What was done, and the SHA-256 of the output in hex."""
-
-    plan: GgufPlan
-    sha256: str
-
-    @property
-    def files(self) -> tuple[FinishedFile, ...]:
-        """What was written."""
-        return (FinishedFile(self.plan.output, self.plan.size, self.sha256),)
-
-
-def plan_gguf_file(source: Store, name: str, output: str, type_: str, *, ignore: Sequence[str] = ()) -> GgufPlan:
-    """Return the plan for the file `name` of a store; nothing is written.
-
-    Raises what `read_header` and `plan_gguf` raise, and StorageError where there is no such file.
-    """
-    file = file_named(source, name)
-    return plan_gguf(read_header(source, file), file, output, type_, ignore)
+# Elements of a piece, a multiple of all blocks, and the bytes of its buffers for each.
+_ELEMENTS, _BUFFERS = 1 << 18, 24
 
 
 def quantize_gguf(
@@ -58,67 +28,47 @@ def quantize_gguf(
     ignore: Sequence[str] = (),
     threads: int | None = None,
     progress: ProgressCallback | None = None,
-) -> GgufResult:
+) -> RunReport:
     """Convert the GGUF file `name` to the file `output` with tensors of `type_`. Back to floats too: F32, F16, BF16.
 
-    For `requant checkpoint quantize MODEL.gguf DESTINATION.gguf --type Q8_0`: `source` and `destination` are the stores
-    of the two directories. The bytes equal those of `llama-quantize --pure` (llama.cpp 0.5.0), with
+    For `requant checkpoint quantize MODEL.gguf DESTINATION.gguf --scheme Q8_0`: `source` and `destination` are the
+    stores of the two directories. The bytes equal those of `llama-quantize --pure` (llama.cpp 0.5.0), with
     `--allow-requantize` where the tensors are quantized. `ignore`: names of tensors, or `re:` and a regular expression,
     that stay as they are. The output has its name only when it is complete and durable.
 
-    Raises before anything is written what `plan_gguf_file` raises, DestinationError where `output` is there already and
+    Raises before anything is written what `plan_gguf` raises, DestinationError where `output` is there already and
     StorageError where it does not fit; while it runs, CheckpointError with tensor and index for a value that is not
     finite or beyond the type, and what the stores raise.
     """
-    plan = plan_gguf_file(source, name, output, type_, ignore=ignore)
-    check_new(destination, {output: plan.size})
-    counter = ProgressCounter(
-        progress,
-        Progress(bytes_to_read=sum(step.source.size for step in plan.steps), bytes_to_write=plan.size, outputs=1),
-    )
-    with destination.create(output, plan.size) as writer:
-        writer.write(0, plan.head)
-        counter.add(written=len(plan.head))
-        pieces = _pieces(plan, source, writer, counter)
-        run_items([WorkItem(iter([pieces]), lambda: None)], threads or default_threads())
-        digest = writer.commit()
-        counter.add(finished=1)
-    return GgufResult(plan, digest)
+    plan = plan_gguf(source, name, output, type_, ignore=ignore)
+    return run_file_plan(plan, source, destination, _pieces, threads=threads, progress=progress)
 
 
-def _pieces(plan: GgufPlan, source: Store, writer: FileWriter, counter: ProgressCounter) -> Iterator[Piece]:
+def _pieces(plan: GgufPlan, _: str, reader: SourceReader, writer: FileWriter) -> Iterator[Piece]:
+    writer.write(0, plan.head)
+    reader.counter.add(written=len(plan.head))
     begins = [*(step.output_begin for step in plan.steps), plan.size]
     for step, end in zip(plan.steps, begins[1:], strict=True):
-        if step.kept:
-            for at in range(0, step.source.size, _COPIED):
-                size = min(_COPIED, step.source.size - at)
-                yield Piece(size, partial(_copy, plan, step, source, writer, counter, at, size))
+        tensor = step.source
+        if step.skip_reason:
+            yield from reader.copy(plan.source, step.begin, step.begin + tensor.size, writer, step.output_begin)
         else:
-            for first in range(0, step.source.elements, _ELEMENTS):
-                count = min(_ELEMENTS, step.source.elements - first)
-                yield Piece(count * _BUFFERS, partial(_convert, plan, step, source, writer, counter, first, count))
+            for first in range(0, tensor.elements, _ELEMENTS):
+                count = min(_ELEMENTS, tensor.elements - first)
+                yield Piece(count * _BUFFERS, partial(_convert, plan, step, reader, writer, first, count))
         written = step.output_begin + step.output.size
         if written < end:
             writer.write(written, bytes(end - written))
-            counter.add(written=end - written)
+            reader.counter.add(written=end - written)
 
 
-def _copy(
-    plan: GgufPlan, step: GgufStep, source: Store, writer: FileWriter, counter: ProgressCounter, at: int, size: int
-) -> None:
-    writer.write(step.output_begin + at, read_range(source, plan.source, step.begin + at, size).data)
-    counter.add(read=size, written=size)
-
-
-def _convert(
-    plan: GgufPlan, step: GgufStep, source: Store, writer: FileWriter, counter: ProgressCounter, first: int, count: int
-) -> None:
+def _convert(plan: GgufPlan, step: GgufStep, reader: SourceReader, writer: FileWriter, first: int, count: int) -> None:
     from_, to = step.source.type, step.output.type
-    stored = read_range(source, plan.source, step.begin + from_.size(first), from_.size(count))
+    stored = read_range(reader.store, plan.source, step.begin + from_.size(first), from_.size(count))
     try:
         written = write_elements(read_elements(stored, from_), to, first=first)
     except PreconditionError as error:
         detail = f"'{step.source.name}' cannot be converted to {to.name}: {error}"
         raise CheckpointError(detail, file=plan.source.name, tensor=step.source.name) from error
     writer.write(step.output_begin + to.size(first), written.data)
-    counter.add(read=stored.size, written=written.size)
+    reader.counter.add(read=stored.size, written=written.size)

@@ -154,22 +154,15 @@ def write_elements(values: Array, type_: TensorType, *, first: int = 0) -> Array
     """
     try:
         return _written(values, type_)
-    except _UnstorableValueError as fault:
-        index = first + fault.index
+    except PreconditionError as fault:
+        index = first + (fault.index or 0)
         raise PreconditionError(fault.detail.format(index=f"{index:,}"), index=index) from None
 
 
-class _UnstorableValueError(Exception):
-    """A value, or a block that begins at it, cannot be stored. `{index}` stands for its index in `detail`."""
-
-    def __init__(self, index: int, detail: str) -> None:
-        self.index, self.detail = index, detail
-
-
 def _check(usable: Array, block: int, detail: str) -> None:
-    """Raise for the first block that is not usable."""
+    """Raise PreconditionError for the first block that is not usable. `{index}` stands for its index in `detail`."""
     if not usable.all():
-        raise _UnstorableValueError(int(np.argmin(usable)) * block, detail)
+        raise PreconditionError(detail, index=int(np.argmin(usable)) * block)
 
 
 def _written(values: Array, type_: TensorType) -> Array:
@@ -189,7 +182,7 @@ def _written(values: Array, type_: TensorType) -> Array:
             stored = quantize_gguf(signed, type_.name).data
         except PreconditionError as error:
             detail = "f32 cannot represent the scale of the block at index {index}"
-            raise _UnstorableValueError(error.index or 0, detail) from None
+            raise PreconditionError(detail, index=error.index) from None
         heads = stored.reshape(-1, type_.block_bytes)[:, : 2 + 2 * GGUF_FORMATS[type_.name].has_minimum]
         usable = np.isfinite(np.ascontiguousarray(heads).view("<f2")).all(axis=1)
         _check(usable, type_.block, "the scale or the minimum of the block at index {index} is beyond f16's 65504")

@@ -197,8 +197,8 @@ class MatMulNBitsColumns:
     @property
     def zero_points(self) -> Array:
         """The zero points as they are stored."""
-        found = self._zero_points
-        return found[:, 0::2] | (found[:, 1::2] << 4) if self.form.bits == 4 else found
+        points = self._zero_points
+        return points[:, 0::2] | (points[:, 1::2] << 4) if self.form.bits == 4 else points
 
 
 class DequantizeLinearRange:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from requant.checkpoint.onnx.block_quantization import WeightForm
 from requant.checkpoint.onnx.graph import (
-    ELEMENT_BITS,
     EXTERNAL,
     Message,
+    TensorData,
+    TensorFiles,
     attribute_tensors,
     graphs,
     parse_model,
+    point_to,
     subgraphs,
+    tensor_bytes,
 )
 from requant.checkpoint.onnx.rewrite import NodeReport, Rewriting, Weight
 from requant.checkpoint.onnx.skeleton import read_skeleton
-from requant.checkpoint.onnx.tensor_data import TensorData, TensorFiles
+from requant.checkpoint.run.file_plan import FilePlan
 from requant.checkpoint.storage.store import Store, StoredFile, file_named
 from requant.errors import CheckpointError, excerpt
 
@@ -39,14 +41,16 @@ class QuantizedWeight:
 
 @dataclass(frozen=True, slots=True)
 class CopiedTensor:
-    """Bytes that are carried over to `begin` of the data file."""
+    """`size` bytes of a file, from `begin` on, that are carried over to `output_begin` of the data file."""
 
-    data: TensorData
+    file: StoredFile
     begin: int
+    size: int
+    output_begin: int
 
 
 @dataclass(frozen=True, slots=True)
-class OnnxPlan:
+class OnnxPlan(FilePlan):
     """All that will be done. `model`: the bytes of the new model file; `data_size`: of the data file in bytes."""
 
     source: StoredFile
@@ -66,11 +70,14 @@ class OnnxPlan:
         return data_name(self.output)
 
     @property
+    def sizes(self) -> dict[str, int]:
+        return {self.output: len(self.model), self.data_output: self.data_size}
+
+    @property
     def bytes_to_read(self) -> int:
-        return sum(each.weight.data.size for each in self.weights) + sum(each.data.size for each in self.copies)
+        return sum(each.weight.data.size for each in self.weights) + sum(each.size for each in self.copies)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what a dry run prints, as values of JSON."""
         return {
             "source": self.source.name,
             "output": self.output,
@@ -87,16 +94,15 @@ class OnnxPlan:
                     "operator": each.operator,
                     "weight": each.weight,
                     "shape": list(each.shape),
-                    **({"kept": each.kept} if each.kept else {}),
+                    **({"kept": each.skip_reason} if each.skip_reason else {}),
                 }
                 for each in self.nodes
             ],
         }
 
     def lines(self) -> Iterable[str]:
-        """Yield what a dry run prints, a line for each node with a constant weight."""
         kind = "symmetric" if self.form.symmetric else "asymmetric"
-        converted = sum(each.kept is None for each in self.nodes)
+        converted = sum(each.skip_reason is None for each in self.nodes)
         yield f"{self.source.name}: {len(self.nodes)} MatMul and Gemm nodes with constant weights"
         yield f"{self.output}: {len(self.model):,} bytes, {self.data_output}: {self.data_size:,} bytes"
         form = f"{self.form.operator}, {self.form.bits} bits, {kind}, blocks of {self.form.block_size}"
@@ -104,7 +110,7 @@ class OnnxPlan:
         for each in self.nodes:
             shape = "x".join(map(str, each.shape))
             yield f"  {each.operator} {each.node or '(no name)'} {each.weight} [{shape}]" + (
-                f" stays: {each.kept}" if each.kept else ""
+                f" stays: {each.skip_reason}" if each.skip_reason else ""
             )
 
 
@@ -139,10 +145,12 @@ def plan_onnx(source: Store, name: str, output: str, form: WeightForm, *, ignore
 
 def _nothing_to_do(nodes: Sequence[NodeReport]) -> str:
     if not nodes:
-        found = "no MatMul or Gemm of the model has an initializer as its weight"
-        return f"{found}: nothing can be quantized (weights in Constant nodes are not quantized)"
+        return (
+            "no MatMul or Gemm of the model has an initializer as its weight: nothing can be quantized (weights in "
+            "Constant nodes are not quantized)"
+        )
     first = nodes[0]
-    return f"no weight of the model can be quantized; for example '{excerpt(first.weight)}': {first.kept}"
+    return f"no weight of the model can be quantized; for example '{excerpt(first.weight)}': {first.skip_reason}"
 
 
 class _Placing:
@@ -160,27 +168,19 @@ class _Placing:
         if begin > self.end:
             self.gaps.append((self.end, begin))
         self.end = begin + size
-        self.point(tensor, begin, size)
+        point_to(tensor, self.location, begin, size)
         return begin
-
-    def point(self, tensor: Message, begin: int, size: int) -> None:
-        """Point the data of a tensor to a place in the data file."""
-        tensor.data_location = EXTERNAL
-        del tensor.external_data[:]
-        for key, value in (("location", self.location), ("offset", str(begin)), ("length", str(size))):
-            entry = tensor.external_data.add()
-            entry.key, entry.value = key, value
 
     def weights(self, model: Message, weights: Sequence[Weight]) -> Iterator[QuantizedWeight]:
         tensors = {tensor.name: tensor for graph in graphs(model.graph) for tensor in graph.initializer}
         for weight in weights:
             key = (weight.data, weight.dtype, weight.k, weight.n, weight.transposed)
             made = [tensors[name] for name in (weight.codes, weight.scales, weight.zero_points) if name is not None]
-            sizes = [-(-prod(each.dims) * ELEMENT_BITS[each.data_type] // 8) for each in made]
+            sizes = [tensor_bytes(each) for each in made]
             self.new.update(each.name for each in made)
             if key in self.quantized:
                 for each, begin, size in zip(made, self.quantized[key], sizes, strict=True):
-                    self.point(each, begin, size)
+                    point_to(each, self.location, begin, size)
                 continue
             begins = [self.place(each, size) for each, size in zip(made, sizes, strict=True)]
             self.quantized[key] = begins
@@ -194,10 +194,10 @@ class _Placing:
             assert data.file is not None
             key = (data.file.name, data.begin, data.size)
             if key in self.placed:
-                self.point(tensor, self.placed[key], data.size)
+                point_to(tensor, self.location, self.placed[key], data.size)
                 continue
             self.placed[key] = self.place(tensor, data.size)
-            yield CopiedTensor(data, self.placed[key])
+            yield CopiedTensor(data.file, data.begin, data.size, self.placed[key])
 
 
 def _all_tensors(model: Message, files: TensorFiles) -> Iterator[Message]:

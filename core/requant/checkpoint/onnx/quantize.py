@@ -18,46 +18,22 @@ from requant.checkpoint.onnx.block_quantization import (
     WeightForm,
     quantize_columns,
 )
-from requant.checkpoint.onnx.plan import CopiedTensor, OnnxPlan, QuantizedWeight, plan_onnx
+from requant.checkpoint.onnx.plan import OnnxPlan, QuantizedWeight, plan_onnx
 from requant.checkpoint.onnx.rewrite import Weight
-from requant.checkpoint.run.destination import FinishedFile
-from requant.checkpoint.run.work import (
-    Piece,
-    Progress,
-    ProgressCallback,
-    ProgressCounter,
-    WorkItem,
-    default_threads,
-    run_items,
-)
+from requant.checkpoint.run.file_plan import run_file_plan
+from requant.checkpoint.run.outputs import SourceReader
+from requant.checkpoint.run.run import RunReport
+from requant.checkpoint.run.work import Piece, ProgressCallback
 from requant.checkpoint.safetensors.header import DTYPES
-from requant.checkpoint.storage.store import FileWriter, Store, check_new
+from requant.checkpoint.storage.store import FileWriter, Store
 from requant.checkpoint.weights import floats
 from requant.errors import CheckpointError, PreconditionError, excerpt
 
 Array = NDArray[Any]
 _Range = tuple[int, int]
 
-# Bytes of a piece that is copied; of the codes of a piece; elements that are quantized at a time, and the bytes of the
-# buffers for each.
-_COPIED, _CODES, _ELEMENTS, _BUFFERS = 4 << 20, 24 << 20, 1 << 18, 24
-
-
-@dataclass(frozen=True, slots=True)
-class OnnxResult:
-    """What was done, and the SHA-256 of both files in hex."""
-
-    plan: OnnxPlan
-    data_sha256: str
-    sha256: str
-
-    @property
-    def files(self) -> tuple[FinishedFile, ...]:
-        """What was written."""
-        return (
-            FinishedFile(self.plan.data_output, self.plan.data_size, self.data_sha256),
-            FinishedFile(self.plan.output, len(self.plan.model), self.sha256),
-        )
+# Bytes of the codes of a piece; elements that are quantized at a time, and the bytes of the buffers for each.
+_CODES, _ELEMENTS, _BUFFERS = 24 << 20, 1 << 18, 24
 
 
 def quantize_onnx(
@@ -70,7 +46,7 @@ def quantize_onnx(
     ignore: Sequence[str] = (),
     threads: int | None = None,
     progress: ProgressCallback | None = None,
-) -> OnnxResult:
+) -> RunReport:
     """Quantize the weights of MatMul and Gemm of the model `name`; write `output` and `<output>.data`.
 
     For `requant checkpoint quantize MODEL.onnx DESTINATION.onnx --scheme MatMulNBits4`: `source` and `destination` are
@@ -83,45 +59,28 @@ def quantize_onnx(
     finite or a scale beyond its type, and what the stores raise.
     """
     plan = plan_onnx(source, name, output, form, ignore=ignore)
-    check_new(destination, {plan.output: len(plan.model), plan.data_output: plan.data_size})
-    total = Progress(bytes_to_read=plan.bytes_to_read, bytes_to_write=plan.data_size + len(plan.model), outputs=2)
-    counter = ProgressCounter(progress, total)
-    with (
-        destination.create(plan.output, len(plan.model)) as model_writer,
-        destination.create(plan.data_output, plan.data_size) as writer,
-    ):
-        work = _Work(plan, source, writer, counter)
-        run_items([WorkItem(iter([work.pieces()]), lambda: None)], threads or default_threads())
-        data_sha256 = writer.commit()
-        counter.add(finished=1)
-        model_writer.write(0, plan.model)
-        sha256 = model_writer.commit()
-        counter.add(written=len(plan.model), finished=1)
-    return OnnxResult(plan, data_sha256, sha256)
+    return run_file_plan(plan, source, destination, _pieces, threads=threads, progress=progress)
+
+
+def _pieces(plan: OnnxPlan, file: str, reader: SourceReader, writer: FileWriter) -> Iterator[Piece]:
+    fixed = [(0, plan.model)] if file == plan.output else [(begin, bytes(end - begin)) for begin, end in plan.gaps]
+    for begin, data in fixed:
+        writer.write(begin, data)
+        reader.counter.add(written=len(data))
+    if file == plan.data_output:
+        work = _Work(plan, reader, writer)
+        for weight in plan.weights:
+            yield from work.weight_pieces(weight)
+        for copied in plan.copies:
+            end = copied.begin + copied.size
+            yield from reader.copy(copied.file, copied.begin, end, writer, copied.output_begin)
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
     plan: OnnxPlan
-    source: Store
+    reader: SourceReader
     writer: FileWriter
-    counter: ProgressCounter
-
-    def pieces(self) -> Iterator[Piece]:
-        """Yield pieces that together write all of the data file."""
-        for begin, end in self.plan.gaps:
-            self.writer.write(begin, bytes(end - begin))
-            self.counter.add(written=end - begin)
-        for weight in self.plan.weights:
-            yield from self.weight_pieces(weight)
-        for copied in self.plan.copies:
-            for at in range(0, copied.data.size, _COPIED):
-                size = min(_COPIED, copied.data.size - at)
-                yield Piece(size, partial(self.copy, copied, at, size))
-
-    def copy(self, copied: CopiedTensor, at: int, size: int) -> None:
-        self.writer.write(copied.begin + at, copied.data.read(self.source, at, size).data)
-        self.counter.add(read=size, written=size)
 
     def weight_pieces(self, placed: QuantizedWeight) -> Iterator[Piece]:
         """Yield pieces whose outputs are ranges of bytes: columns of all blocks, or blocks of all columns.
@@ -185,7 +144,7 @@ class _Work:
     def write_at(self, begin: int, data: Array) -> None:
         stored = np.ascontiguousarray(data).reshape(-1).view("|u1")
         self.writer.write(begin, stored.data)
-        self.counter.add(written=stored.size)
+        self.reader.counter.add(written=stored.size)
 
     def blocks(self, weight: Weight, values: Array, row: int, column: int) -> Blocks:
         """Quantize elements of which the first one is W[row, column]."""
@@ -204,11 +163,11 @@ class _Work:
         width = inner[1] - inner[0]
         if width == row:
             begin, size = outer[0] * row * dtype.itemsize, (outer[1] - outer[0]) * row * dtype.itemsize
-            stored = weight.data.read(self.source, begin, size).view(dtype).reshape(-1, row)
+            stored = weight.data.read(self.reader.store, begin, size).view(dtype).reshape(-1, row)
         else:
             stored = np.empty((outer[1] - outer[0], width), dtype)
             for target, at in zip(stored, range(*outer), strict=True):
                 begin = (at * row + inner[0]) * dtype.itemsize
-                target[:] = weight.data.read(self.source, begin, target.nbytes).view(dtype)
-        self.counter.add(read=stored.nbytes)
+                target[:] = weight.data.read(self.reader.store, begin, target.nbytes).view(dtype)
+        self.reader.counter.add(read=stored.nbytes)
         return floats.values(stored.T if weight.transposed else stored, weight.dtype)

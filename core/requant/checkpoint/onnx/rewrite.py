@@ -16,15 +16,16 @@ from requant.checkpoint.onnx.graph import (
     WEIGHTS,
     Message,
     Scope,
-    given_names,
+    TensorData,
+    TensorFiles,
     graphs,
     initializer_named,
     messages,
     node_names,
     subgraphs,
     used_names,
+    value_names,
 )
-from requant.checkpoint.onnx.tensor_data import TensorData, TensorFiles
 from requant.errors import CheckpointError
 
 _ONNX = ("", "ai.onnx")
@@ -50,13 +51,13 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A MatMul or Gemm with a constant weight. `kept`: why it stays as it is."""
+    """A MatMul or Gemm with a constant weight. `skip_reason`: why it stays as it is."""
 
     node: str
     operator: str
     weight: str
     shape: tuple[int, ...]
-    kept: str | None
+    skip_reason: str | None
 
 
 class Rewriting:
@@ -71,7 +72,7 @@ class Rewriting:
         self.ignored = NamePatterns(ignore)
         self.weights: list[Weight] = []
         self.nodes: list[NodeReport] = []
-        self._values, self._node_names = _Names(given_names(model)), _Names(node_names(model))
+        self._value_names, self._node_names = _Names(value_names(model)), _Names(node_names(model))
         self._rewrite(model.graph, [])
         if self.weights:
             self._declare_operators()
@@ -95,28 +96,28 @@ class Rewriting:
             or len(node.output) != 1
         ):
             return [node]
-        found = initializer_named(node.input[1], scopes)
-        if found is None:
+        initializer = initializer_named(node.input[1], scopes)
+        if initializer is None:
             return [node]
-        tensor, scope = found
+        tensor, scope = initializer
         if self.form.operator is Operator.DEQUANTIZE_LINEAR:
             # onnxruntime looks for the codes in the graph of the node only. Their bytes are in the file once.
             scope = scopes[-1]
         attributes = {attribute.name: attribute for attribute in node.attribute}
         transposed = node.op_type == "Gemm" and "transB" in attributes and attributes["transB"].i != 0
-        kept = self._reason_to_keep(node, tensor, attributes, transposed)
+        reason = self._skip_reason(node, tensor, attributes, transposed)
         known = scope.weights.get(tensor.name)
-        if kept is None and known is not None and known.transposed != transposed:
-            kept = "its weight is used both transposed and not transposed"
-        self.nodes.append(NodeReport(node.name, node.op_type, tensor.name, tuple(tensor.dims), kept))
-        if kept is not None:
+        if reason is None and known is not None and known.transposed != transposed:
+            reason = "its weight is used both transposed and not transposed"
+        self.nodes.append(NodeReport(node.name, node.op_type, tensor.name, tuple(tensor.dims), reason))
+        if reason is not None:
             return [node]
         weight = known or self._weight(tensor, scope, transposed)
         if self.form.operator is Operator.DEQUANTIZE_LINEAR:
             return self._dequantized(node, weight)
         return self._matmul_nbits(node, weight)
 
-    def _reason_to_keep(
+    def _skip_reason(
         self, node: Message, tensor: Message, attributes: dict[str, Message], transposed: bool
     ) -> str | None:
         if self.ignored.match(node.name) or self.ignored.match(tensor.name):
@@ -137,8 +138,7 @@ class Rewriting:
 
     def _weight(self, tensor: Message, scope: Scope, transposed: bool) -> Weight:
         k, n = reversed(tensor.dims) if transposed else tensor.dims
-        form, blocks = self.form, self.form.blocks(k)
-        bits = form.bits
+        form, blocks, bits = self.form, self.form.blocks(k), self.form.bits
         if form.operator is Operator.MATMUL_NBITS:
             infix = ""
             codes = self._new(f"{tensor.name}_Q{bits}", UINT8, (n, blocks, form.block_size * bits // 8))
@@ -171,13 +171,9 @@ class Rewriting:
 
     def _new(self, name: str, type_: int, shape: tuple[int, ...]) -> Message:
         tensor = messages().TensorProto()
-        tensor.name, tensor.data_type = self._name(name), type_
+        tensor.name, tensor.data_type = self._value_names.free(name), type_
         tensor.dims.extend(shape)
         return tensor
-
-    def _name(self, name: str) -> str:
-        """Return a name that no other value has: this one, or with a number."""
-        return self._values.free(name)
 
     def _name_after(self, new: Message, node: Message, suffix: str) -> None:
         """Give a node the name of the one that it is made from, and a suffix; none where that has none."""
@@ -198,7 +194,7 @@ class Rewriting:
         if not bias:
             replaced.output.append(node.output[0])
             return [replaced]
-        replaced.output.append(self._name(f"{node.output[0]}_Q{self.form.bits}_without_bias"))
+        replaced.output.append(self._value_names.free(f"{node.output[0]}_Q{self.form.bits}_without_bias"))
         added = messages().NodeProto()
         added.op_type = "Add"
         self._name_after(added, node, f"_Q{self.form.bits}_bias")
@@ -215,7 +211,7 @@ class Rewriting:
         dequantize.input.extend([codes, weight.scales])
         if weight.zero_points is not None:
             dequantize.input.append(weight.zero_points)
-        dequantize.output.append(self._name(f"{codes}_output"))
+        dequantize.output.append(self._value_names.free(f"{codes}_output"))
         _set_int(dequantize, "axis", 1 if weight.transposed else 0)
         _set_int(dequantize, "block_size", self.form.block_size)
         product = messages().NodeProto()
@@ -237,8 +233,7 @@ class Rewriting:
         if version < _OPSET:
             detail = (
                 f"the model has opset {version}, but DequantizeLinear supports blocks only from opset {_OPSET} on: "
-                "convert "
-                "it with onnx.version_converter first, or use the scheme MatMulNBits4"
+                "convert it with onnx.version_converter first, or use the scheme MatMulNBits4"
             )
             raise CheckpointError(detail, file=self.files.model)
         # From IR version 10 on tensors may be INT4 and UINT4.

@@ -6,13 +6,15 @@ usual, once it is known how many fields it has, and that texts are texts: an emp
 some hundred in memory, so that a limit in bytes is none on memory; and onnx's messages are of proto2, of which protobuf
 hands out texts that are not UTF-8 as bytes.
 
-Field numbers: onnx.proto of onnx 1.23.
+Messages in messages are those of the onnx that is installed; other field numbers: onnx.proto of onnx 1.23.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
+from requant.checkpoint.onnx.graph import messages, point_to
 from requant.checkpoint.storage.store import Store, StoredFile, read_range
 from requant.errors import CheckpointError
 from requant.errors.cancellation import check_cancelled
@@ -28,66 +30,43 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _FIXED = {_FIXED64: 8, _FIXED32: 4}
 _LONGEST_VARINT = 10
 
-# The fields of each message that are messages. Others are texts, numbers, or lists of numbers.
-_ENTRY: Mapping[int, str] = {}
-_CHILDREN: Mapping[str, Mapping[int, str]] = {
-    "model": {7: "graph", 8: "operators", 14: "entry", 20: "training", 25: "function", 26: "entry"},
-    "training": {1: "graph", 2: "graph", 3: "entry", 4: "entry"},
-    "function": {7: "node", 9: "operators", 11: "attribute", 12: "value", 14: "entry"},
-    "graph": {
-        1: "node",
-        5: "tensor",
-        11: "value",
-        12: "value",
-        13: "value",
-        14: "annotation",
-        15: "sparse",
-        16: "entry",
-    },
-    "node": {5: "attribute", 9: "entry", 10: "entry"},
-    "attribute": {
-        5: "tensor",
-        6: "graph",
-        10: "tensor",
-        11: "graph",
-        14: "type",
-        15: "type",
-        22: "sparse",
-        23: "sparse",
-    },
-    "tensor": {3: "entry", 13: "external_data", 16: "entry"},
-    "sparse": {1: "tensor", 2: "tensor"},
-    "annotation": {2: "entry"},
-    "value": {2: "type", 4: "entry"},
-    "type": {1: "tensor_type", 4: "element", 5: "element", 8: "tensor_type", 9: "element"},
-    "element": {1: "type", 2: "type"},
-    "tensor_type": {2: "shape"},
-    "shape": {1: "entry"},
-    "entry": _ENTRY,
-    "external_data": _ENTRY,
-    "operators": _ENTRY,
-}
+_ENTRY_OF_EXTERNAL_DATA = "external data"
 # The texts that are read: names, operators and domains, and where external data are.
 _TEXTS: Mapping[str, frozenset[int]] = {
-    "node": frozenset({1, 2, 3, 4, 7}),
-    "attribute": frozenset({1}),
-    "tensor": frozenset({8}),
-    "value": frozenset({1}),
-    "external_data": frozenset({1, 2}),
-    "operators": frozenset({1}),
+    "NodeProto": frozenset({1, 2, 3, 4, 7}),
+    "AttributeProto": frozenset({1}),
+    "TensorProto": frozenset({8}),
+    "ValueInfoProto": frozenset({1}),
+    "OperatorSetIdProto": frozenset({1}),
+    _ENTRY_OF_EXTERNAL_DATA: frozenset({1, 2}),
 }
-# The messages that may hold much, and are walked on the wire.
+# The fields that may hold much, and are walked on the wire.
 _WALKED: Mapping[str, frozenset[int]] = {
-    "model": frozenset({7}),
-    "graph": frozenset({1, 5}),
-    "node": frozenset({5}),
-    "attribute": frozenset({6, 11}),
-    "tensor": frozenset(),
+    "ModelProto": frozenset({7}),
+    "GraphProto": frozenset({1, 5}),
+    "NodeProto": frozenset({5}),
+    "AttributeProto": frozenset({6, 11}),
+    "TensorProto": frozenset(),
 }
 
 # raw_data, and float_data and double_data, which are little-endian too where they are packed.
 _DATA = (9, 4, 10)
-_EXTERNAL_DATA, _DATA_LOCATION = 13, 14
+_EXTERNAL_DATA = 13
+
+
+@cache
+def _children() -> Mapping[str, Mapping[int, str]]:
+    """Return the kinds of the messages in a message of each kind, by field. Other fields are texts and numbers."""
+    children: dict[str, dict[int, str]] = {_ENTRY_OF_EXTERNAL_DATA: {}}
+    waiting = [messages().ModelProto.DESCRIPTOR]
+    while waiting:
+        kind = waiting.pop()
+        if kind.name not in children:
+            inner = {field.number: field.message_type for field in kind.fields if field.message_type is not None}
+            children[kind.name] = {number: each.name for number, each in inner.items()}
+            waiting += inner.values()
+    children["TensorProto"][_EXTERNAL_DATA] = _ENTRY_OF_EXTERNAL_DATA
+    return children
 
 
 def read_skeleton(store: Store, file: StoredFile) -> bytes:
@@ -96,7 +75,7 @@ def read_skeleton(store: Store, file: StoredFile) -> bytes:
     Raises CheckpointError for a file that is not a protobuf message, of which more than 64 MiB or 1,000,000 fields are
     not initializers, or with a name that is not UTF-8; and what `Store.read_into` raises.
     """
-    return _Walk(store, file).message("model", 0, file.size, 0)
+    return _Walk(store, file).message("ModelProto", 0, file.size, 0)
 
 
 class _Walk:
@@ -119,10 +98,10 @@ class _Walk:
 
     def varint(self, at: int, end: int) -> tuple[int, int]:
         """Return the number at an offset, and where it ends."""
-        found = _varint(self.bytes_at(at, min(end, at + _LONGEST_VARINT)), 0, _LONGEST_VARINT)
-        if found is None:
+        decoded = _varint(self.bytes_at(at, min(end, at + _LONGEST_VARINT)), 0, _LONGEST_VARINT)
+        if decoded is None:
             raise self.error(f"the number at offset {at} does not end")
-        return found[0], at + found[1]
+        return decoded[0], at + decoded[1]
 
     def message(self, kind: str, begin: int, end: int, depth: int) -> bytes:
         """Return the bytes of a message without the data of large initializers below it."""
@@ -139,11 +118,10 @@ class _Walk:
                 parts.append(self.copy(kind, number, at, value_end))
             elif number in walked and value_end - value >= SMALL:
                 _, inner = self.varint(value, end)
-                child = self.message(
-                    _CHILDREN[kind][number], inner, value_end, depth + (kind == "graph" and number == 1)
-                )
+                nested = depth + (kind == "GraphProto" and number == 1)
+                child = self.message(_children()[kind][number], inner, value_end, nested)
                 parts.append(_tag(number, _LENGTH) + _varint_bytes(len(child)) + child)
-            elif kind == "tensor" and number in _DATA and value_end - value >= SMALL:
+            elif kind == "TensorProto" and number in _DATA and value_end - value >= SMALL:
                 if external is not None:
                     raise self.error(f"the tensor that holds offset {at} has its data twice")
                 external = self.varint(value, end)[1], value_end
@@ -151,7 +129,10 @@ class _Walk:
                 parts.append(self.copy(kind, number, at, value_end))
             at = value_end
         if external is not None:
-            parts.append(_external_data(self.file.name, *external))
+            begin, end = external
+            tensor = messages().TensorProto()
+            point_to(tensor, self.file.name, begin, end - begin)
+            parts.append(tensor.SerializeToString(deterministic=True))
         return b"".join(parts)
 
     def value_end(self, wire: int, at: int, end: int) -> int:
@@ -191,19 +172,20 @@ def _count_fields(data: bytes, kind: str, number: int, maximum: int) -> int:
     `number`: the field's own. Counting ends beyond `maximum`. What is not encoded as protobuf says is not looked into:
     protobuf refuses it. Raises UnicodeDecodeError for a name or another text that is read and is not UTF-8.
     """
-    found = 1
+    count = 1
     begin, end = _content(data)
     if number in _TEXTS.get(kind, ()) and _lenient_varint(data, 0, len(data))[0] & 7 == _LENGTH:
         data[begin:end].decode()
-    stack = [(_CHILDREN[kind].get(number), begin, end)]
-    while stack and found <= maximum:
+    children_of = _children()
+    stack = [(children_of[kind].get(number), begin, end)]
+    while stack and count <= maximum:
         inner, at, end = stack.pop()
         if inner is None:
             continue
-        children, texts = _CHILDREN[inner], _TEXTS.get(inner, ())
-        while at < end and found <= maximum:
+        children, texts = children_of[inner], _TEXTS.get(inner, ())
+        while at < end and count <= maximum:
             key, at = _lenient_varint(data, at, end)
-            found += 1
+            count += 1
             wire = key & 7
             length, after = (
                 _lenient_varint(data, at, end) if wire in (_VARINT, _LENGTH) else (_FIXED.get(wire, end), at)
@@ -215,7 +197,7 @@ def _count_fields(data: bytes, kind: str, number: int, maximum: int) -> int:
                 stack.append((children[key >> 3], after, min(at, end)))
             elif key >> 3 in texts:
                 data[after : min(at, end)].decode()
-    return found
+    return count
 
 
 def _content(data: bytes) -> tuple[int, int]:
@@ -237,20 +219,6 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int] | None:
 def _lenient_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Return the number at an offset, and where it ends. One that does not end is 0, and its end the end of all."""
     return _varint(data, at, end) or (0, end)
-
-
-def _external_data(location: str, begin: int, end: int) -> bytes:
-    entries = {"location": location, "offset": str(begin), "length": str(end - begin)}
-    fields = b""
-    for key, value in entries.items():
-        entry = _text_field(1, key) + _text_field(2, value)
-        fields += _tag(_EXTERNAL_DATA, _LENGTH) + _varint_bytes(len(entry)) + entry
-    return fields + _tag(_DATA_LOCATION, _VARINT) + _varint_bytes(1)
-
-
-def _text_field(number: int, text: str) -> bytes:
-    encoded = text.encode()
-    return _tag(number, _LENGTH) + _varint_bytes(len(encoded)) + encoded
 
 
 def _tag(number: int, wire: int) -> bytes:

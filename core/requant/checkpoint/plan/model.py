@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from requant.checkpoint.safetensors.header import Header
+from requant.checkpoint.safetensors.header import Header, TensorEntry
 from requant.checkpoint.safetensors.writer import head_bytes
 from requant.checkpoint.storage.store import StoredFile
 from requant.checkpoint.weights.weight_format import WeightFormat
@@ -57,6 +57,11 @@ class SourceRange:
     shape: tuple[int, ...]
     begin: int
     end: int
+
+    @classmethod
+    def of(cls, file: str, entry: TensorEntry) -> SourceRange:
+        """Return the whole of a tensor of a file."""
+        return cls(file, entry.name, entry.dtype, entry.shape, entry.begin, entry.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +129,11 @@ class Plan:
     index: bytes | None
     config: bytes
     warnings: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> Iterator[Step]:
+        """The steps of all tasks."""
+        return (step for task in self.tasks for step in task.steps)
 
 
 def request_of(members: Mapping[str, Any]) -> Request:

@@ -57,8 +57,8 @@ def read_manifest(destination: Store, listing: tuple[StoredFile, ...] | None = N
     data = destination.get(MANIFEST, _MAX_BYTES)
     if data is None:
         return None
-    parsed = _parsed(data, MANIFEST)
     try:
+        parsed = parse_small_json(data, _MAX_BYTES)
         if parsed["version"] != _VERSION:
             raise DestinationError(f"{MANIFEST} has version {parsed['version']!r}; expected {_VERSION}")
         files = {
@@ -67,16 +67,18 @@ def read_manifest(destination: Store, listing: tuple[StoredFile, ...] | None = N
         }
         plan, request = str(parsed["plan"]), dict(parsed["request"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        raise _unreadable(MANIFEST) from None
+        raise DestinationError(
+            f"{MANIFEST} of the destination is not a manifest: choose an empty destination", file=MANIFEST
+        ) from None
     for file in destination.files() if listing is None else listing:
         if file.name.startswith(RECORDS) and file.name.endswith(".json"):
             record = destination.get(file.name, _MAX_BYTES_OF_RECORD)
             if record is None:
                 # Another worker has moved the records into the manifest since it was read.
                 return read_manifest(destination)
-            found = _record(record, plan)
-            if found is not None:
-                files[found.name] = found
+            finished = _record(record, plan)
+            if finished is not None:
+                files[finished.name] = finished
     return Manifest(plan, request, files)
 
 
@@ -126,20 +128,6 @@ def _record(data: bytes, plan: str) -> FinishedFile | None:
         return FinishedFile(str(parsed["name"]), int(parsed["size"]), str(parsed["sha256"]))
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
-
-
-def _parsed(data: bytes, name: str) -> dict[str, Any]:
-    try:
-        parsed = parse_small_json(data, _MAX_BYTES)
-    except ValueError:
-        raise _unreadable(name) from None
-    if not isinstance(parsed, dict):
-        raise _unreadable(name)
-    return parsed
-
-
-def _unreadable(name: str) -> DestinationError:
-    return DestinationError(f"{name} of the destination is not a manifest: choose an empty destination", file=name)
 
 
 CONFIG, INDEX = "config.json", "model.safetensors.index.json"

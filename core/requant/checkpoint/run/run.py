@@ -6,8 +6,9 @@ without it no program takes the directory for a model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 
 from requant.checkpoint.plan.model import Plan, Task
@@ -21,18 +22,10 @@ from requant.checkpoint.run.destination import (
     expected_files,
     prepare,
 )
+from requant.checkpoint.run.outputs import Output, Stages, write_outputs
 from requant.checkpoint.run.steps import Observer, Steps, bytes_to_read, group_by_shared_scale
 from requant.checkpoint.run.stored_weight import StoredMatrix
-from requant.checkpoint.run.work import (
-    MEMORY,
-    Piece,
-    Progress,
-    ProgressCallback,
-    ProgressCounter,
-    WorkItem,
-    default_threads,
-    run_items,
-)
+from requant.checkpoint.run.work import MEMORY, Progress, ProgressCallback, ProgressCounter, thread_count
 from requant.checkpoint.storage.store import FileWriter, Store, StoredFile
 from requant.errors import DestinationError, ParameterError
 
@@ -65,62 +58,24 @@ def convert_files(
         ),
     )
     files = {file.name: file for file in (*plan.sources, *carried)}
-    threads = default_threads() if threads is None else threads
-    if threads < 1:
-        raise ParameterError(f"threads is {threads}; expected 1 or more")
+    threads = thread_count(threads)
     # What is read and what becomes of it, in each thread.
     read_size = min(source.read_size, MEMORY // (2 * threads))
-    steps = Steps(source, files, plan.request.not_finite, counter, observe, read_size)
-    open_outputs: list[_Output] = []
+    steps = Steps(source, counter, read_size, files, plan.request.not_finite, observe)
 
-    def committed(file: FinishedFile) -> None:
-        record(file)
-        counter.add(finished=1)
+    def task_stages(task: Task, writer: FileWriter) -> list[Stages]:
+        writer.write(0, task.head)
+        counter.add(written=len(task.head))
+        places = {entry.name: StoredMatrix(entry.dtype, entry.shape, entry.begin) for entry in task.header.tensors}
+        return [steps.stages(each, places, writer) for each in groups[task.output]]
 
-    def items() -> Iterator[WorkItem]:
-        for task in tasks:
-            writer = destination.create(task.output, task.header.size)
-            output = _Output(writer, task.output, task.header.size, committed)
-            open_outputs.append(output)
-            writer.write(0, task.head)
-            counter.add(written=len(task.head))
-            places = {entry.name: StoredMatrix(entry.dtype, entry.shape, entry.begin) for entry in task.header.tensors}
-            yield from output.items([steps.stages(each, places, writer) for each in groups[task.output]])
-        for file in carried:
-            output = _Output(destination.create(file.name, file.size), file.name, file.size, committed)
-            open_outputs.append(output)
-            yield from output.items([steps.copy_file(file, output.writer)])
+    def copy_stages(file: StoredFile, writer: FileWriter) -> list[Stages]:
+        return [iter([steps.copy(file, 0, file.size, writer, 0)])]
 
-    try:
-        run_items(items(), threads)
-    finally:
-        for output in open_outputs:
-            output.writer.discard()
+    outputs = [Output(task.output, task.header.size, partial(task_stages, task)) for task in tasks]
+    outputs += [Output(file.name, file.size, partial(copy_stages, file)) for file in carried]
+    write_outputs(outputs, destination, counter, record, threads)
     return counter.state
-
-
-@dataclass(slots=True)
-class _Output:
-    """A file that is being written. It is committed when the last of its items is done."""
-
-    writer: FileWriter
-    name: str
-    size: int
-    record: Callable[[FinishedFile], None]
-    unfinished: int = 0
-
-    def items(self, stages: Sequence[Iterator[Iterable[Piece]]]) -> list[WorkItem]:
-        """Return the items that write all of it."""
-        items = [WorkItem(each, self._item_finished) for each in stages or [iter(())]]
-        self.unfinished = len(items)
-        return items
-
-    def _item_finished(self) -> Callable[[], None] | None:
-        self.unfinished -= 1
-        return None if self.unfinished else self._commit
-
-    def _commit(self) -> None:
-        self.record(FinishedFile(self.name, self.size, self.writer.commit()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,10 +12,11 @@ from threading import Lock
 import numpy as np
 
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, NotFinite, QuantizeStep, SourceRange, Step
+from requant.checkpoint.run.outputs import SourceReader, Stages
 from requant.checkpoint.run.stored_weight import Files, QuantizedWeight, StoredMatrix
-from requant.checkpoint.run.work import Piece, ProgressCounter
+from requant.checkpoint.run.work import Piece
 from requant.checkpoint.safetensors.header import DTYPES
-from requant.checkpoint.storage.store import FileWriter, Store, StoredFile
+from requant.checkpoint.storage.store import FileWriter, StoredFile
 from requant.checkpoint.weights.blocks import first_not_below
 from requant.checkpoint.weights.floats import EPSILON, values
 from requant.checkpoint.weights.weight_format import Array, Extremes, Region, WeightFormat
@@ -32,47 +33,16 @@ The arrays are valid during the call only. Calls come from several threads.
 """
 
 
-class Buffers:
-    """Memory for pieces: no more of it than was in use at any one time."""
-
-    def __init__(self) -> None:
-        self._free: list[Array] = []
-        self._lock = Lock()
-
-    @contextmanager
-    def of(self, size: int) -> Iterator[Array]:
-        """Give `size` bytes, whatever is in them, until the context ends."""
-        with self._lock:
-            fitting = [index for index, free in enumerate(self._free) if free.size >= size]
-            if fitting:
-                buffer = self._free.pop(min(fitting, key=lambda index: self._free[index].size))
-            else:
-                # One that is too small makes room for it.
-                del self._free[:1]
-                buffer = np.empty(size, np.uint8)
-        try:
-            yield buffer[:size]
-        finally:
-            with self._lock:
-                self._free.append(buffer)
-
-
 @dataclass(frozen=True)
-class Steps:
+class Steps(SourceReader):
     """The shared state of the steps of a run."""
 
-    source: Store
     files: Mapping[str, StoredFile]
     not_finite: NotFinite
-    counter: ProgressCounter
     observe: Observer | None
-    read_size: int
-    buffers: Buffers = field(default_factory=Buffers)
     measured: dict[SourceRange, Extremes] = field(default_factory=dict)
 
-    def stages(
-        self, steps: Sequence[Step], places: Mapping[str, StoredMatrix], writer: FileWriter
-    ) -> Iterator[Iterable[Piece]]:
+    def stages(self, steps: Sequence[Step], places: Mapping[str, StoredMatrix], writer: FileWriter) -> Stages:
         """Yield the stages of a group of steps: sets of pieces, each needing the results of those before.
 
         `places`: of the tensors in the output, by name.
@@ -88,26 +58,12 @@ class Steps:
             match step:
                 case CopyStep():
                     copied = step.source
-                    yield self._copy(copied.file, copied.begin, copied.end, writer, places[step.output].begin)
+                    file, target = self.files[copied.file], places[step.output].begin
+                    yield self.copy(file, copied.begin, copied.end, writer, target)
                 case QuantizeStep():
                     yield self._quantize(step, places, writer)
                 case DequantizeStep():
                     yield self._dequantize(step, places[step.output].begin, writer)
-
-    def copy_file(self, file: StoredFile, writer: FileWriter) -> Iterator[Iterable[Piece]]:
-        """Yield the one stage of a file that is carried over."""
-        yield self._copy(file.name, 0, file.size, writer, 0)
-
-    def _copy(self, file: str, begin: int, end: int, writer: FileWriter, target: int) -> Iterator[Piece]:
-        for at in range(begin, end, self.read_size):
-            size = min(self.read_size, end - at)
-            yield Piece(size, partial(self._copy_piece, file, at, size, writer, target + at - begin))
-
-    def _copy_piece(self, file: str, at: int, size: int, writer: FileWriter, target: int) -> None:
-        with self.buffers.of(size) as data:
-            self.source.read_into(self.files[file], at, data.data)
-            writer.write(target, data.data)
-        self.counter.add(read=size, written=size)
 
     def _measure(self, source: SourceRange, weight_format: WeightFormat, into: _Measurement) -> Iterator[Piece]:
         shape = _matrix(source)
@@ -170,7 +126,7 @@ class Steps:
                 self.observe(step, begin, rows, by_suffix)
 
     def _dequantize(self, step: DequantizeStep, target: int, writer: FileWriter) -> Iterator[Piece]:
-        weight = QuantizedWeight(Files(self.source, self.files), step)
+        weight = QuantizedWeight(Files(self.store, self.files), step)
         places = {suffix: weight.place(suffix) for suffix in step.stored}
         piece = self._piece(step.format, step.dtype, step.shape, places)
         for begin, end in _row_ranges(step.shape, step.dtype, step.format.rows_together, piece):
@@ -207,7 +163,7 @@ class Steps:
         shape = _matrix(source)
         row = _row_bytes(source.dtype, shape)
         with self.buffers.of((end - begin) * row) as data:
-            self.source.read_into(self.files[source.file], source.begin + begin * row, data.data)
+            self.store.read_into(self.files[source.file], source.begin + begin * row, data.data)
             yield data.view(DTYPES[source.dtype].array).reshape(end - begin, shape[1])
 
 
@@ -215,16 +171,16 @@ class _Measurement:
     """The extremes of the pieces so far."""
 
     def __init__(self) -> None:
-        self._found: Extremes | None = None
+        self._extremes: Extremes | None = None
         self._lock = Lock()
 
     def add(self, extremes: Extremes) -> None:
         with self._lock:
-            self._found = extremes if self._found is None else self._found.union(extremes)
+            self._extremes = extremes if self._extremes is None else self._extremes.union(extremes)
 
     @property
     def extremes(self) -> Extremes:
-        return self._found or Extremes(0.0, 0.0)
+        return self._extremes or Extremes(0.0, 0.0)
 
 
 def group_by_shared_scale(steps: Sequence[Step]) -> Iterator[list[Step]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
@@ -71,6 +71,11 @@ class Files:
 
     store: Store
     files: Mapping[str, StoredFile]
+
+    @classmethod
+    def of(cls, store: Store, files: Iterable[StoredFile]) -> Files:
+        """Return some files of a store."""
+        return cls(store, {file.name: file for file in files})
 
     def read(self, file: str, begin: int, end: int) -> Array:
         """Return the bytes [begin, end) of a file."""
@@ -159,8 +164,8 @@ class QuantizedWeight:
 
     def regions(self, row_begin: int, row_end: int) -> dict[str, Region]:
         """Return the stored parts for some rows, by suffix."""
-        found = self.format.regions(self.step.dtype, self.shape, row_begin, row_end)
-        return {region.suffix: region for region in found}
+        regions = self.format.regions(self.step.dtype, self.shape, row_begin, row_end)
+        return {region.suffix: region for region in regions}
 
     def rows(self, row_begin: int, row_end: int) -> StoredRows:
         """Read some rows."""

@@ -6,11 +6,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from threading import Condition, Lock, Thread
+from typing import TypeVar
 
+from requant.errors import ParameterError
 from requant.errors.cancellation import check_cancelled
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,27 @@ class WorkItem:
 def default_threads() -> int:
     """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def thread_count(threads: int | None) -> int:
+    """Return how many threads to use where `threads` were asked for. Raises ParameterError for less than one."""
+    if threads is None:
+        return default_threads()
+    if threads < 1:
+        raise ParameterError(f"threads is {threads}; expected 1 or more")
+    return threads
+
+
+def in_threads(call: Callable[[Item], Answer], items: Iterable[Item], threads: int | None) -> Iterator[Answer]:
+    """Yield what `call` returns for each item, in their order. The first error ends the work, once no call runs."""
+    with ThreadPoolExecutor(threads or default_threads()) as pool:
+        waiting = [pool.submit(copy_context().run, call, item) for item in items]
+        try:
+            for future in waiting:
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def run_items(items: Iterable[WorkItem], threads: int) -> None:

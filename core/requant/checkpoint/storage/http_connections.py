@@ -20,14 +20,14 @@ class _Connection(HTTPConnection):
         timer.daemon = True
         timer.start()
         try:
-            found = super().getresponse()
+            response = super().getresponse()
         finally:
             timer.cancel()
         if late.is_set():
             # The end of a connection is taken for that of the head.
-            found.close()
+            response.close()
             raise TimeoutError("timed out")
-        return found
+        return response
 
 
 class _TlsConnection(_Connection, HTTPSConnection):

@@ -14,11 +14,10 @@ from urllib.parse import quote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from requant.checkpoint.safetensors.reader import INDEX, parse_index
-from requant.checkpoint.storage.object_store import RETRY
-from requant.checkpoint.storage.read_ahead import BLOCK, CONNECTIONS, ReadAhead
-from requant.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, Store, StoredFile
+from requant.checkpoint.storage.remote_store import CONNECTIONS, RETRY, RemoteStore
+from requant.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, StoredFile
 from requant.checkpoint.storage.urls import lies_below, parts_of_url, url_without_secrets
-from requant.errors import SafetensorsError, SourceChangedError, StorageError, excerpt
+from requant.errors import SafetensorsError, StorageError, excerpt
 from requant.errors.cancellation import check_cancelled
 
 if TYPE_CHECKING:
@@ -81,13 +80,8 @@ _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})", re.ASCII)
 
 
-class HttpStore(Store):
-    """A directory by its URL.
-
-    The version of a file is its ETag, and the time of its last change where a server sends none.
-    """
-
-    read_size = BLOCK
+class HttpStore(RemoteStore):
+    """A directory by its URL."""
 
     def __init__(self, url: str, *, below: str | None = None, retry: RetryConfig = RETRY) -> None:
         """Ask nothing of the server yet.
@@ -96,17 +90,15 @@ class HttpStore(Store):
         StorageError for what cannot be a URL, and where urllib3 is not installed.
         """
         parts = url_without_secrets(url)
-        self.url = url.rstrip("/")
+        super().__init__(url)
         self._below, self._retry = below, retry
         self._connections = _connections(url, parts.hostname or "")
-        self._read_ahead = ReadAhead(self._fetch)
 
     def files(self) -> tuple[StoredFile, ...]:
-        names = names_in_http_directory(self.get)
-        found = [file for file in map(self.find, sorted(names)) if file]
-        if not found:
+        files = tuple(file for file in map(self.find, sorted(names_in_http_directory(self.get))) if file)
+        if not files:
             raise StorageError(f"{self.url} has no model: neither config.json nor model.safetensors exists")
-        return tuple(sorted(found, key=lambda file: file.name))
+        return files
 
     def find(self, name: str) -> StoredFile | None:
         answer = self._answer("HEAD", name, expected=(200, *_MISSING))
@@ -120,13 +112,6 @@ class HttpStore(Store):
     def get(self, name: str, max_bytes: int = MAX_BYTES_OF_SMALL_FILE) -> bytes | None:
         answer = self._answer("GET", name, expected=(200, *_MISSING), max_bytes=max_bytes)
         return None if answer.status in _MISSING else answer.body
-
-    def read_into(self, file: StoredFile, offset: int, target: memoryview) -> None:
-        target = target.cast("B")
-        if offset + len(target) > file.size:
-            raise self._changed(file)
-        if target:
-            self._read_ahead.read_into(file, offset, target)
 
     def _fetch(self, file: StoredFile, begin: int, end: int) -> memoryview:
         answer = self._answer(
@@ -159,7 +144,7 @@ class HttpStore(Store):
             check_cancelled()
             tries += 1
             try:
-                answer = self._asked(method, name, {"Accept-Encoding": "identity", **(headers or {})}, max_bytes)
+                answer = self._request(method, name, {"Accept-Encoding": "identity", **(headers or {})}, max_bytes)
             except ValueError:
                 raise self._error(name, "its host is none") from None
             except SSLError as error:
@@ -178,7 +163,7 @@ class HttpStore(Store):
             wait = backoff["init_backoff"].total_seconds() * backoff["base"] ** (tries - 1)
             time.sleep(random.uniform(0, min(wait, backoff["max_backoff"].total_seconds())))
 
-    def _asked(self, method: str, name: str, headers: Mapping[str, str], max_bytes: int) -> _Answer:
+    def _request(self, method: str, name: str, headers: Mapping[str, str], max_bytes: int) -> _Answer:
         """Ask once, and again wherever a redirect leads. Raises StorageError for one that leads out, urllib3's
         errors.
         """
@@ -199,7 +184,7 @@ class HttpStore(Store):
                     read = method != "HEAD" and response.status < 300
                     body = self._body(response, name, max_bytes) if read else b""
                     return _Answer(response.status, response.reason or "", response.headers, body)
-                url = self._followed(name, url, response.headers.get("Location", ""))
+                url = self._redirect_target(name, url, response.headers.get("Location", ""))
             finally:
                 # What is left of a body is not waited for.
                 response.close()
@@ -217,7 +202,7 @@ class HttpStore(Store):
             raise self._error(name, "the server sends another number of bytes than it states")
         return bytes(body)
 
-    def _followed(self, name: str, url: str, location: str) -> str:
+    def _redirect_target(self, name: str, url: str, location: str) -> str:
         """Return where a redirect leads. Raises StorageError for a place that it must not lead to."""
         try:
             target = urljoin(url, location)
@@ -234,13 +219,6 @@ class HttpStore(Store):
 
     def _error(self, name: str, reason: str) -> StorageError:
         return StorageError(f"{self.url}/{excerpt(name)} cannot be read: {reason}", file=name)
-
-    def _changed(self, file: StoredFile) -> SourceChangedError:
-        return SourceChangedError(
-            f"{self.url}/{excerpt(file.name)} is no longer the file of {file.size} bytes with the ETag "
-            f"{excerpt(file.version)} that the plan was made from; make a new plan",
-            file=file.name,
-        )
 
     def create(self, name: str, size: int) -> FileWriter:
         self._refuse_to_write(name)
@@ -283,15 +261,15 @@ def _connections(url: str, host: str) -> PoolManager:
         ) from error
     proxy = None if proxy_bypass(host) else getproxies().get(urlsplit(url).scheme)
     try:
-        made = (
+        pools = (
             urllib3.PoolManager(maxsize=CONNECTIONS)
             if proxy is None
             else urllib3.ProxyManager(proxy, maxsize=CONNECTIONS)
         )
     except (urllib3.exceptions.HTTPError, ValueError):
         raise StorageError(f"{url} cannot be opened: the proxy in the environment is not a URL") from None
-    made.pool_classes_by_scheme = POOLS
-    return made
+    pools.pool_classes_by_scheme = POOLS
+    return pools
 
 
 def _system_reason(error: BaseException | None) -> str:

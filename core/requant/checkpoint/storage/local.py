@@ -75,8 +75,7 @@ class LocalStore(Store):
             with storage_errors("read the directory", self.directory / prefix), self._listed(prefix) as descriptor:
                 if descriptor is None:
                     continue
-                status = os.fstat(descriptor)
-                identity = (status.st_dev, status.st_ino)
+                identity = _identity(os.fstat(descriptor))
                 if identity in above:
                     raise StorageError(f"{self.directory / prefix} is a link to a directory above it")
                 with os.scandir(descriptor) as scanned:
@@ -85,11 +84,11 @@ class LocalStore(Store):
                         if entries > MAX_ENTRIES:
                             raise StorageError(f"{self.directory} has more than {MAX_ENTRIES} entries")
                         name = f"{prefix}{entry.name}"
-                        found = self._status(entry, name)
-                        if found is not None and stat.S_ISDIR(found.st_mode):
+                        status = self._status(entry, name)
+                        if status is not None and stat.S_ISDIR(status.st_mode):
                             folders.append((f"{name}/", (*above, identity)))
-                        elif found is not None and stat.S_ISREG(found.st_mode):
-                            files.append(StoredFile(name, found.st_size, _version(found)))
+                        elif status is not None and stat.S_ISREG(status.st_mode):
+                            files.append(StoredFile(name, status.st_size, _version(status)))
         return tuple(sorted(files, key=lambda file: file.name))
 
     def folders(self) -> tuple[str, ...] | None:
@@ -100,8 +99,7 @@ class LocalStore(Store):
             if descriptor is None:
                 return None
             with os.scandir(descriptor) as scanned:
-                found = [entry.name for entry in checked(scanned) if entry.is_dir(follow_symlinks=False)]
-            return tuple(sorted(found))
+                return tuple(sorted(entry.name for entry in checked(scanned) if entry.is_dir(follow_symlinks=False)))
 
     @contextmanager
     def _listed(self, prefix: str) -> Iterator[int | None]:
@@ -129,30 +127,22 @@ class LocalStore(Store):
             if not stat.S_ISLNK(status.st_mode):
                 return status
             try:
-                descriptor = self._paths.open(path, LOOK)
+                return self._paths.status(path)
             except FileNotFoundError:
                 if entry.name.startswith("."):
                     return None
                 raise
-            try:
-                return os.fstat(descriptor)
-            finally:
-                os.close(descriptor)
 
     def find(self, name: str) -> StoredFile | None:
         """Return a file by its name, None for a directory. Raises StorageError for a link to what does not exist."""
         path = self._path(name)
         with storage_errors("read", path, file=name):
             try:
-                descriptor = self._paths.open(path, LOOK)
+                status = self._paths.status(path)
             except FileNotFoundError:
                 if not self._is_link(name):
                     return None
                 raise
-            try:
-                status = os.fstat(descriptor)
-            finally:
-                os.close(descriptor)
         return StoredFile(name, status.st_size, _version(status)) if stat.S_ISREG(status.st_mode) else None
 
     def read_into(self, file: StoredFile, offset: int, target: memoryview) -> None:
@@ -222,7 +212,6 @@ class LocalStore(Store):
             return LocalWriter(path, name, size, folder, lambda: self._folder(name))
 
     def get(self, name: str, max_bytes: int = MAX_BYTES_OF_SMALL_FILE) -> bytes | None:
-        """Return the bytes of a file of at most `max_bytes`, None where there is none. Raises StorageError."""
         path = self._path(name)
         with storage_errors("read", path, file=name):
             try:
@@ -291,15 +280,14 @@ class LocalStore(Store):
             os.close(folder)
 
     def free_bytes(self) -> int | None:
-        """Return the free space of the directory's file system."""
         for place in (self.directory, *self.directory.parents):
             with suppress(FileNotFoundError), storage_errors("read", place):
                 descriptor = self._paths.open(str(place), LOOK)
                 try:
-                    found = os.statvfs(descriptor)
+                    status = os.statvfs(descriptor)
                 finally:
                     os.close(descriptor)
-                return found.f_bavail * found.f_frsize
+                return status.f_bavail * status.f_frsize
         return None
 
     def leads_out(self, file: StoredFile) -> bool:
@@ -321,14 +309,9 @@ class LocalStore(Store):
     def _identity(self) -> tuple[int, int] | None:
         with storage_errors("read", self.directory):
             try:
-                descriptor = self._paths.open(str(self.directory), LOOK)
+                return _identity(self._paths.status(self.url))
             except FileNotFoundError:
                 return None
-            try:
-                status = os.fstat(descriptor)
-            finally:
-                os.close(descriptor)
-            return status.st_dev, status.st_ino
 
     def _identities(self) -> Iterator[tuple[int, int]]:
         """Yield what identifies the directory, or the nearest one above it that exists, and all directories above."""
@@ -342,14 +325,13 @@ class LocalStore(Store):
             before = None
             try:
                 while True:
-                    status = os.fstat(descriptor)
-                    found = status.st_dev, status.st_ino
-                    if found == before:
+                    identity = _identity(os.fstat(descriptor))
+                    if identity == before:
                         return
-                    yield found
+                    yield identity
                     parent = os.open("..", LOOK | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
                     os.close(descriptor)
-                    descriptor, before = parent, found
+                    descriptor, before = parent, identity
             finally:
                 os.close(descriptor)
 
@@ -407,6 +389,10 @@ def _repeated(make: Callable[[], Made]) -> Made:
         with suppress(FileNotFoundError):
             return make()
     return make()
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _version(status: os.stat_result) -> str:

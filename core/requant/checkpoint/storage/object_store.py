@@ -14,14 +14,13 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
-from requant.checkpoint.storage.read_ahead import BLOCK, ReadAhead
-from requant.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, Store, StoredFile
+from requant.checkpoint.storage.remote_store import RETRY, RemoteStore
+from requant.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, StoredFile
 from requant.checkpoint.storage.urls import url_without_secrets
-from requant.errors import SourceChangedError, StorageError, excerpt
+from requant.errors import StorageError, excerpt
 from requant.errors.cancellation import cancellation_check, check_cancelled, checked
 
 if TYPE_CHECKING:
@@ -84,14 +83,8 @@ def _reason(text: str) -> str:
     if status:
         details = ": ".join(excerpt(found.group(1)) for found in (code, message) if found)
         hint = _HINTS.get(status.group(1)[:3])
-        return "".join(
-            (
-                f"the server answered {status.group(1).strip()}",
-                f", {details}" if details else "",
-                tries,
-                f"; {hint}" if hint else "",
-            )
-        )
+        answer = f"the server answered {status.group(1).strip()}" + (f", {details}" if details else "")
+        return answer + tries + (f"; {hint}" if hint else "")
     if _NO_CERTIFICATES in text:
         return "there are no CA certificates on this machine: install ca-certificates, or set SSL_CERT_FILE"
     stated = _STATED.search(text)
@@ -99,19 +92,8 @@ def _reason(text: str) -> str:
         return f"the server gave no reason{tries}"
     if stated["connection"]:
         system = _SYSTEM_REASON.search(text)
-        return (
-            f"the server cannot be reached{f': {system.group(1)}' if system else ', or did not answer in time'}{tries}"
-        )
+        return "the server cannot be reached" + (f": {system[1]}" if system else ", or did not answer in time") + tries
     return excerpt(stated["sentence"] or stated["operation"]) + tries
-
-
-# Server errors, throttling (429, 503) and lost connections are tried again after 0.1 s, 0.2 s and so on to 15 s, with
-# jitter, for at most three minutes: the signature of a request is valid for five.
-RETRY: RetryConfig = {
-    "max_retries": 10,
-    "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=15), "base": 2},
-    "retry_timeout": timedelta(minutes=3),
-}
 
 
 def client_of(url: str, retry: RetryConfig) -> Client:
@@ -208,10 +190,10 @@ class SpooledUpload(FileWriter):
                 chunk_size=part,
                 max_concurrency=CONCURRENT_PARTS,
             )
-            found = obstore.head(self._client, self._name)
+            stored = obstore.head(self._client, self._name)
             # Two workers may make the same output. What the other one has just written has to be the same bytes.
-            same = found["size"] == self._size and (
-                found["e_tag"] == sent["e_tag"] or self._stored_digest(part) == digest.hexdigest()
+            same = stored["size"] == self._size and (
+                stored["e_tag"] == sent["e_tag"] or self._stored_digest(part) == digest.hexdigest()
             )
         if not same:
             raise StorageError(
@@ -257,18 +239,12 @@ def open_object_store(url: str, *, retry: RetryConfig = RETRY) -> ObjectStore:
     return ObjectStore(url, client_of(url, retry))
 
 
-class ObjectStore(Store):
-    """A store over one of obstore's clients, whose prefix is that of `url`.
-
-    The version of a file is its ETag, and the time of its last change where a server sends none.
-    """
-
-    read_size = BLOCK
+class ObjectStore(RemoteStore):
+    """A store over one of obstore's clients, whose prefix is that of `url`."""
 
     def __init__(self, url: str, client: Client) -> None:
-        self.url = url.rstrip("/")
+        super().__init__(url)
         self._client = client
-        self._read_ahead = ReadAhead(self._fetch)
 
     def files(self) -> tuple[StoredFile, ...]:
         import obstore
@@ -283,8 +259,8 @@ class ObjectStore(Store):
                     )
         # Consoles show a folder by an empty object of its name.
         folders = {"", *(str(folder) for file in listed for folder in PurePosixPath(file.name).parents)}
-        found = [file for file in listed if file.size or file.name not in folders]
-        return tuple(sorted(found, key=lambda file: file.name))
+        files = (file for file in listed if file.size or file.name not in folders)
+        return tuple(sorted(files, key=lambda file: file.name))
 
     def find(self, name: str) -> StoredFile | None:
         import obstore
@@ -295,13 +271,6 @@ class ObjectStore(Store):
                 return _stored(obstore.head(self._client, name))
         except FileNotFoundError:
             return None
-
-    def read_into(self, file: StoredFile, offset: int, target: memoryview) -> None:
-        target = target.cast("B")
-        if offset + len(target) > file.size:
-            raise self._changed(file)
-        if target:
-            self._read_ahead.read_into(file, offset, target)
 
     def _fetch(self, file: StoredFile, begin: int, end: int) -> memoryview:
         import obstore
@@ -331,13 +300,6 @@ class ObjectStore(Store):
             more = "more bytes" if received > size else f"{received} bytes"
             raise StorageError(f"{self.url}/{name}: the server sent {more}; expected {size}", file=name)
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _changed(self, file: StoredFile) -> SourceChangedError:
-        return SourceChangedError(
-            f"{self.url}/{file.name} is no longer the file of {file.size} bytes with the ETag {file.version} that the "
-            "plan was made from; make a new plan",
-            file=file.name,
-        )
 
     def create(self, name: str, size: int) -> FileWriter:
         return SpooledUpload(self._client, self.url, name, size)

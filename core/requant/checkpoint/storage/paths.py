@@ -48,6 +48,14 @@ class Paths:
         """Return a descriptor, which no other program inherits. Raises OSError."""
         return os.open(path, flags | os.O_CLOEXEC)
 
+    def status(self, path: str) -> os.stat_result:
+        """Return what a path leads to. Raises OSError."""
+        descriptor = self.open(path, LOOK)
+        try:
+            return os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+
     def make_directory(self, path: str) -> None:
         """Create a directory, and its parents, unless it exists. Raises OSError."""
         os.makedirs(path, exist_ok=True)
@@ -111,10 +119,9 @@ class PathsBelow(Paths):
     def root(self, path: str) -> int:
         """Return the descriptor of a root. Raises OSError."""
         with self._lock:
-            found = self._opened.get(path)
-            if found is None:
-                found = self._opened[path] = os.open(path, LOOK | os.O_DIRECTORY | os.O_CLOEXEC)
-            return found
+            if path not in self._opened:
+                self._opened[path] = os.open(path, LOOK | os.O_DIRECTORY | os.O_CLOEXEC)
+            return self._opened[path]
 
     def _root_above(self, path: str) -> str:
         for root in self._roots:

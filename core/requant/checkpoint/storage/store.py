@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.errors import DestinationError, StorageError
+from requant.errors import StorageError
 
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and run it again; finished files are kept",
@@ -170,14 +170,3 @@ def file_named(store: Store, name: str) -> StoredFile:
     if file is None:
         raise StorageError(f"there is no file '{name}' in {store.url}", file=name)
     return file
-
-
-def check_new(destination: Store, sizes: Mapping[str, int]) -> None:
-    """Raise DestinationError if a file with one of the names exists, StorageError if there is not enough space."""
-    for name in sizes:
-        if destination.find(name) is not None:
-            detail = f"{destination.url} holds '{name}' already: remove it, or choose another name"
-            raise DestinationError(detail, file=name)
-    free = destination.free_bytes()
-    if free is not None and free < sum(sizes.values()):
-        raise StorageError(f"{destination.url} has {free} bytes free, but {sum(sizes.values())} are to be written")

@@ -11,8 +11,6 @@ What is compared depends on how the two store a tensor:
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
@@ -31,7 +29,7 @@ from requant.checkpoint.run.stored_weight import (
     Weight,
     row_ranges,
 )
-from requant.checkpoint.run.work import default_threads
+from requant.checkpoint.run.work import in_threads
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.weights.weight_format import Array
@@ -96,87 +94,76 @@ def diff(
     StorageError, SourceChangedError.
     """
     tensors_a, tensors_b = _tensors(a), _tensors(b)
-    found = [TensorDifference(name, "only in a") for name in tensors_a.keys() - tensors_b.keys()]
-    found += [TensorDifference(name, "only in b") for name in tensors_b.keys() - tensors_a.keys()]
+    differences = [TensorDifference(name, "only in a") for name in tensors_a.keys() - tensors_b.keys()]
+    differences += [TensorDifference(name, "only in b") for name in tensors_b.keys() - tensors_a.keys()]
     both = sorted(tensors_a.keys() & tensors_b.keys())
 
     def compare(name: str) -> TensorDifference | None:
         check_cancelled()
-        different = _compare(name, tensors_a[name], tensors_b[name])
+        difference = _compare(name, tensors_a[name], tensors_b[name])
         if done is not None:
             done(name)
-        return different
+        return difference
 
-    with ThreadPoolExecutor(threads or default_threads()) as pool:
-        waiting = [pool.submit(copy_context().run, compare, name) for name in both]
-        try:
-            found += [each for each in (future.result() for future in waiting) if each is not None]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return CheckpointDifference(len(both), tuple(sorted(found, key=lambda each: each.tensor)))
+    differences += [each for each in in_threads(compare, both, threads) if each is not None]
+    return CheckpointDifference(len(both), tuple(sorted(differences, key=lambda each: each.tensor)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Plain:
-    files: Files
-    source: SourceRange
+class _Tensor:
+    """A tensor of any rank and dtype, or a quantized weight. `kind`: its dtype, or its layout."""
 
+    content: Weight
+    kind: str
 
-@dataclass(frozen=True, slots=True)
-class _Quantized:
-    weight: QuantizedWeight
-    layout: str
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.content.source.shape if isinstance(self.content, PlainWeight) else self.content.shape
 
-
-_Tensor = _Plain | _Quantized
+    @property
+    def has_values(self) -> bool:
+        """Whether it can be read as f32, in rows."""
+        is_matrix = len(self.shape) == 2 and self.kind in ("BF16", "F16", "F32")
+        return is_matrix or isinstance(self.content, QuantizedWeight)
 
 
 def _tensors(store: Store) -> dict[str, _Tensor]:
     """Return the tensors of a checkpoint by name; quantized weights by that of the weight."""
     source = read_source(store)
-    files = Files(store, {file.name: file for file in source.files})
+    files = Files.of(store, source.files)
+
+    def plain(stored: SourceRange) -> _Tensor:
+        return _Tensor(PlainWeight(files, stored), stored.dtype)
+
     quantization = quantization_of(source.config)
     if quantization is None:
         return {
-            entry.name: _Plain(files, SourceRange(name, entry.name, entry.dtype, entry.shape, entry.begin, entry.end))
+            entry.name: plain(SourceRange.of(name, entry))
             for name, shard in source.shards.items()
             for entry in shard.header.tensors
         }
-    plan = plan_of(source, Request(Direction.DEQUANTIZE, None, ""))
-    layout = str(quantization.get("format", quantization.get("quant_method")))
+    layout = excerpt(str(quantization.get("format", quantization.get("quant_method"))))
     tensors: dict[str, _Tensor] = {}
-    for step in (step for task in plan.tasks for step in task.steps):
+    for step in plan_of(source, Request(Direction.DEQUANTIZE, None, "")).steps:
         if isinstance(step, DequantizeStep):
-            tensors[step.output] = _Quantized(QuantizedWeight(files, step), excerpt(layout))
+            tensors[step.output] = _Tensor(QuantizedWeight(files, step), layout)
         elif isinstance(step, CopyStep):
-            tensors[step.output] = _Plain(files, step.source)
+            tensors[step.output] = plain(step.source)
     return tensors
 
 
 def _compare(name: str, a: _Tensor, b: _Tensor) -> TensorDifference | None:
-    shapes = [list(each.source.shape if isinstance(each, _Plain) else each.weight.shape) for each in (a, b)]
-    if shapes[0] != shapes[1]:
-        return TensorDifference(name, f"shape {shapes[0]} in a, {shapes[1]} in b")
-    if isinstance(a, _Quantized) and isinstance(b, _Quantized) and a.weight.format == b.weight.format:
-        return _compare_codes(name, a.weight, b.weight)
-    if isinstance(a, _Plain) and isinstance(b, _Plain) and a.source.dtype == b.source.dtype:
-        return _compare_plain(name, a, b)
-    weights = [_weight(each) for each in (a, b)]
-    if weights[0] is None or weights[1] is None:
-        return TensorDifference(name, f"{_described(a)} in a, {_described(b)} in b")
-    return _compare_values(name, weights[0], weights[1], f"{_described(a)} in a, {_described(b)} in b")
-
-
-def _described(tensor: _Tensor) -> str:
-    return tensor.source.dtype if isinstance(tensor, _Plain) else tensor.layout
-
-
-def _weight(tensor: _Tensor) -> Weight | None:
-    if isinstance(tensor, _Quantized):
-        return tensor.weight
-    matrix = len(tensor.source.shape) == 2 and tensor.source.dtype in ("BF16", "F16", "F32")
-    return PlainWeight(tensor.files, tensor.source) if matrix else None
+    if a.shape != b.shape:
+        return TensorDifference(name, f"shape {list(a.shape)} in a, {list(b.shape)} in b")
+    x, y = a.content, b.content
+    if isinstance(x, QuantizedWeight) and isinstance(y, QuantizedWeight) and x.format == y.format:
+        return _compare_codes(name, x, y)
+    if isinstance(x, PlainWeight) and isinstance(y, PlainWeight) and a.kind == b.kind:
+        return _compare_plain(name, x, y)
+    detail = f"{a.kind} in a, {b.kind} in b"
+    if not (a.has_values and b.has_values):
+        return TensorDifference(name, detail)
+    return _compare_values(name, x, y, detail)
 
 
 @dataclass(slots=True)
@@ -233,7 +220,7 @@ def _compare_values(name: str, a: Weight, b: Weight, detail: str) -> TensorDiffe
     return _difference(name, detail, a.shape[0] * columns, tally, unit) if tally.differing else None
 
 
-def _compare_plain(name: str, a: _Plain, b: _Plain) -> TensorDifference | None:
+def _compare_plain(name: str, a: PlainWeight, b: PlainWeight) -> TensorDifference | None:
     dtype = DTYPES[a.source.dtype]
     item = max(dtype.bits // 8, 1)
     tally, size = _Tally(), a.source.end - a.source.begin

@@ -61,7 +61,7 @@ def report_page(report: CheckpointReport) -> str:
 
 
 def _summary(report: CheckpointReport) -> str:
-    found = report.verification
+    verification = report.verification
     rows: list[tuple[str, str]] = [("Checkpoint", report.checkpoint)]
     if report.source is not None:
         rows.append(("Source", report.source))
@@ -69,12 +69,12 @@ def _summary(report: CheckpointReport) -> str:
         rows += [("Scheme", report.request.scheme or "none (dequantized)"), ("Profile", report.request.profile)]
         if report.request.ignore:
             rows.append(("Ignored", ", ".join(report.request.ignore)))
-    compared = f"{found.tensors_compared} of {found.tensors}, {found.bytes_compared} bytes"
-    if found.sample < 1:
-        compared += f" (a sample of {found.sample:.3g} of the tensors, seed {found.seed})"
+    compared = f"{verification.tensors_compared} of {verification.tensors}, {verification.bytes_compared} bytes"
+    if verification.sample < 1:
+        compared += f" (a sample of {verification.sample:.3g} of the tensors, seed {verification.seed})"
     rows += [
         ("Tensors compared with the source", compared if report.source is not None else "none"),
-        ("Files whose SHA-256 was checked", str(found.files_hashed)),
+        ("Files whose SHA-256 was checked", str(verification.files_hashed)),
     ]
     if report.weights:
         elements = sum(each.shape[0] * each.shape[1] for each in report.weights)
@@ -85,10 +85,10 @@ def _summary(report: CheckpointReport) -> str:
 
 def _faults(report: CheckpointReport) -> str:
     faults, warnings = report.verification.faults, report.verification.warnings
-    found = "<p>No errors found.</p>"
+    text = "<p>No errors found.</p>"
     if faults:
-        found = f'<div class="fault"><p>{len(faults)} faults:</p>{_listed(faults)}</div>'
-    return found + (f"<div><p>{len(warnings)} warnings:</p>{_listed(warnings)}</div>" if warnings else "")
+        text = f'<div class="fault"><p>{len(faults)} faults:</p>{_listed(faults)}</div>'
+    return text + (f"<div><p>{len(warnings)} warnings:</p>{_listed(warnings)}</div>" if warnings else "")
 
 
 def _listed(faults: Sequence[Fault]) -> str:

@@ -5,8 +5,6 @@ codes, and the error.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
@@ -15,7 +13,7 @@ import numpy as np
 
 from requant.checkpoint.plan.model import DequantizeStep, Plan, QuantizeStep, Request, SourceRange
 from requant.checkpoint.run.stored_weight import Files, PlainWeight, QuantizedWeight, row_ranges
-from requant.checkpoint.run.work import ProgressCallback, default_threads
+from requant.checkpoint.run.work import ProgressCallback, in_threads
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.verify.verification import Verification, verify
 from requant.comparison.comparison import ErrorReport, ErrorSums
@@ -60,29 +58,21 @@ def weight_errors(
     `conversion`: the plan that made them, `dequantization`: that which gives them back. `done` is called after each
     weight. Raises VerificationError for a weight that is not there, SourceChangedError, StorageError.
     """
-    before = Files(source, {file.name: file for file in conversion.sources})
-    after = Files(store, {file.name: file for file in dequantization.sources})
-    stored = {
-        step.module: step for task in dequantization.tasks for step in task.steps if isinstance(step, DequantizeStep)
-    }
+    before = Files.of(source, conversion.sources)
+    after = Files.of(store, dequantization.sources)
+    stored = {step.module: step for step in dequantization.steps if isinstance(step, DequantizeStep)}
 
     def measure(step: QuantizeStep) -> WeightError:
         check_cancelled()
         if step.module not in stored:
             raise VerificationError("the module has no quantized weight", tensor=step.module)
-        found = _measure(step.source, before, stored[step.module], after)
+        measured = _measure(step.source, before, stored[step.module], after)
         if done is not None:
-            done(found)
-        return found
+            done(measured)
+        return measured
 
-    steps = [step for task in conversion.tasks for step in task.steps if isinstance(step, QuantizeStep)]
-    with ThreadPoolExecutor(threads or default_threads()) as pool:
-        waiting = [pool.submit(copy_context().run, measure, step) for step in steps]
-        try:
-            return tuple(each.result() for each in waiting)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    steps = (step for step in conversion.steps if isinstance(step, QuantizeStep))
+    return tuple(in_threads(measure, steps, threads))
 
 
 def _measure(source: SourceRange, before: Files, step: DequantizeStep, after: Files) -> WeightError:
@@ -129,6 +119,9 @@ def _f32() -> TensorType:
 _F32 = _f32()
 
 
+_COUNTS = ("tensors", "tensors_compared", "bytes_compared", "files_hashed", "sample", "seed")
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointReport:
     """A checkpoint, what it was verified against, and what was found. `weights`: empty without a source."""
@@ -141,19 +134,14 @@ class CheckpointReport:
 
     def members(self) -> dict[str, Any]:
         """Return the report as the members of a JSON object. Numbers that do not exist are null."""
-        found = self.verification
+        result = self.verification
         return {
             "checkpoint": self.checkpoint,
             "source": self.source,
             "request": None if self.request is None else asdict(self.request),
-            "faults": [asdict(fault) for fault in found.faults],
-            "warnings": [asdict(fault) for fault in found.warnings],
-            "tensors": found.tensors,
-            "tensors_compared": found.tensors_compared,
-            "bytes_compared": found.bytes_compared,
-            "files_hashed": found.files_hashed,
-            "sample": found.sample,
-            "seed": found.seed,
+            "faults": [asdict(fault) for fault in result.faults],
+            "warnings": [asdict(fault) for fault in result.warnings],
+            **{name: getattr(result, name) for name in _COUNTS},
             "weights": [asdict(weight) for weight in self.weights],
         }
 
@@ -177,18 +165,11 @@ def checkpoint_report(
     Raises CheckpointError where the source cannot be planned, or the weights cannot be measured; ParameterError,
     StorageError, SourceChangedError. Faults of the checkpoint are part of the report.
     """
-    found = verify(
-        store,
-        source,
-        request=request,
-        sample=sample,
-        seed=seed,
-        hashes=hashes,
-        threads=threads,
-        progress=progress,
+    result = verify(
+        store, source, request=request, sample=sample, seed=seed, hashes=hashes, threads=threads, progress=progress
     )
     measured: tuple[WeightError, ...] = ()
-    if weights and source is not None and found.conversion is not None and found.dequantization is not None:
-        measured = weight_errors(found.conversion, source, found.dequantization, store, threads=threads)
-    made_by = None if found.conversion is None else found.conversion.request
-    return CheckpointReport(store.url, None if source is None else source.url, made_by, found, measured)
+    if weights and source is not None and result.conversion is not None and result.dequantization is not None:
+        measured = weight_errors(result.conversion, source, result.dequantization, store, threads=threads)
+    made_by = None if result.conversion is None else result.conversion.request
+    return CheckpointReport(store.url, None if source is None else source.url, made_by, result, measured)

@@ -23,9 +23,8 @@ scales of 0 and until one is found that is not 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import isfinite, prod
 from typing import NamedTuple
 
@@ -36,7 +35,7 @@ from requant.checkpoint.plan.model import DequantizeStep, Plan, SourceRange
 from requant.checkpoint.plan.refusals import parameter_of
 from requant.checkpoint.plan.source import Source
 from requant.checkpoint.run.stored_weight import Files, QuantizedWeight, row_ranges
-from requant.checkpoint.run.work import default_threads
+from requant.checkpoint.run.work import in_threads
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.verify.structure import Fault
@@ -71,41 +70,31 @@ def check_stored_values(
 
     `plan`: the one that dequantizes it. Raises StorageError, SourceChangedError.
     """
-    files = Files(store, {file.name: file for file in plan.sources})
-    steps = [step for task in plan.tasks for step in task.steps if isinstance(step, DequantizeStep)]
-    activations = [
-        SourceRange(name, entry.name, entry.dtype, entry.shape, entry.begin, entry.end)
+    files = Files.of(store, plan.sources)
+    calls = [partial(_check_weight, files, step) for step in plan.steps if isinstance(step, DequantizeStep)]
+    calls += [
+        partial(_check_activation, files, SourceRange.of(name, entry))
         for name, shard in source.shards.items()
         for entry in shard.header.tensors
         if parameter_of(entry.name)[1] in ACTIVATIONS and entry.name.endswith("scale") and entry.dtype in EPSILON
     ]
-    found = _Found()
-    with ThreadPoolExecutor(threads or default_threads()) as pool:
-        waiting = [pool.submit(copy_context().run, _check_weight, files, step) for step in steps]
-        waiting += [pool.submit(copy_context().run, _check_activation, files, each) for each in activations]
-        try:
-            for future in waiting:
-                of_one = future.result()
-                found.faults += of_one.faults
-                found.unusual += of_one.unusual
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return tuple(found.faults), tuple(found.unusual)
+    results = list(in_threads(lambda call: call(), calls, threads))
+    faults = tuple(fault for each in results for fault in each.faults)
+    return faults, tuple(fault for each in results for fault in each.unusual)
 
 
 @dataclass(slots=True)
-class _Found:
+class _Findings:
     faults: list[Fault] = field(default_factory=list)
     unusual: list[Fault] = field(default_factory=list)
 
 
-def _check_activation(files: Files, source: SourceRange) -> _Found:
-    return _Found([_fault(source, each) for each in _violations(files, source, _scales(source.dtype))])
+def _check_activation(files: Files, source: SourceRange) -> _Findings:
+    return _Findings([_fault(source, each) for each in _violations(files, source, _scales(source.dtype))])
 
 
-def _check_weight(files: Files, step: DequantizeStep) -> _Found:
-    found, weight = _Found(), QuantizedWeight(files, step)
+def _check_weight(files: Files, step: DequantizeStep) -> _Findings:
+    findings, weight = _Findings(), QuantizedWeight(files, step)
     scales = next((suffix for suffix in _SCALES if suffix in step.stored), None)
     codes = next(iter(step.stored.values()))
     zero_scales = None
@@ -115,21 +104,21 @@ def _check_weight(files: Files, step: DequantizeStep) -> _Found:
                 if each.what == _ZERO and suffix == scales:
                     zero_scales = each
                 else:
-                    found.faults.append(_fault(step.stored[suffix], each))
+                    findings.faults.append(_fault(step.stored[suffix], each))
     try:
         if zero_scales is not None and scales is not None:
             lost = _codes_without_scale(weight, scales)
             if lost is not None:
                 detail = f"{_fault(step.stored[scales], zero_scales).detail}; their codes are not all 0, and are lost"
-                found.faults.append(Fault(detail, codes.file, step.stored[scales].tensor, lost))
+                findings.faults.append(Fault(detail, codes.file, step.stored[scales].tensor, lost))
             elif not isinstance(step.format, Nf4):
-                found.unusual.append(_fault(step.stored[scales], zero_scales))
-        if not found.faults and _is_zero(weight, codes):
-            found.faults.append(Fault("all codes stand for 0: the whole weight is 0", codes.file, codes.tensor))
+                findings.unusual.append(_fault(step.stored[scales], zero_scales))
+        if not findings.faults and _is_zero(weight, codes):
+            findings.faults.append(Fault("all codes stand for 0: the whole weight is 0", codes.file, codes.tensor))
     except CheckpointError as error:
-        if not found.faults:
-            found.faults.append(Fault(error.detail, codes.file, error.tensor or codes.tensor))
-    return found
+        if not findings.faults:
+            findings.faults.append(Fault(error.detail, codes.file, error.tensor or codes.tensor))
+    return findings
 
 
 class _Violation(NamedTuple):
@@ -140,19 +129,19 @@ class _Violation(NamedTuple):
     first: int
 
 
-def _fault(source: SourceRange, found: _Violation) -> Fault:
+def _fault(source: SourceRange, violation: _Violation) -> Fault:
     total = prod(source.shape)
-    index = tuple(int(each) for each in np.unravel_index(found.first, source.shape)) if source.shape else ()
-    which = f"{found.elements} of {total} values are" if total > 1 else "the value is"
+    index = tuple(int(each) for each in np.unravel_index(violation.first, source.shape)) if source.shape else ()
+    which = f"{violation.elements} of {total} values are" if total > 1 else "the value is"
     where = f", the first at {list(index)}" if total > 1 else ""
-    return Fault(f"{which} {found.what}{where}", source.file, source.tensor, index)
+    return Fault(f"{which} {violation.what}{where}", source.file, source.tensor, index)
 
 
 def _violations(files: Files, source: SourceRange, check: Check) -> list[_Violation]:
     """Return what is wrong in a stored tensor, reading it once in pieces."""
     dtype = np.dtype(DTYPES[source.dtype].array)
     size = max(files.store.read_size // dtype.itemsize, 1) * dtype.itemsize
-    found: dict[str, _Violation] = {}
+    violations: dict[str, _Violation] = {}
     for at in range(source.begin, source.end, size):
         check_cancelled()
         begin = (at - source.begin) // dtype.itemsize
@@ -160,9 +149,9 @@ def _violations(files: Files, source: SourceRange, check: Check) -> list[_Violat
         for what, wrong in check(piece, begin):
             places = np.flatnonzero(wrong)
             if places.size:
-                before = found.get(what, _Violation(what, 0, begin + int(places[0])))
-                found[what] = before._replace(elements=before.elements + places.size)
-    return list(found.values())
+                before = violations.get(what, _Violation(what, 0, begin + int(places[0])))
+                violations[what] = before._replace(elements=before.elements + places.size)
+    return list(violations.values())
 
 
 _SCALES = ("weight_scale", "weight_scale_inv", "scales", nf4.ABSMAX)
@@ -170,42 +159,42 @@ _SCALES = ("weight_scale", "weight_scale_inv", "scales", nf4.ABSMAX)
 
 def _checks(step: DequantizeStep) -> dict[str, tuple[Check, ...]]:
     """Return the checks of stored tensors, by suffix."""
-    found, (out, columns), form = step.stored, step.shape, step.format
+    stored, (out, columns), form = step.stored, step.shape, step.format
     match form:
         case IntQuantized():
             within = (_integers(form.bits),) if form.bits < 8 else ()
             codes: dict[str, tuple[Check, ...]] = {
-                suffix: within for suffix in ("weight", "weight_zero_point") if suffix in found
+                suffix: within for suffix in ("weight", "weight_zero_point") if suffix in stored
             }
-            return {"weight_scale": (_scales(found["weight_scale"].dtype),), **codes}
+            return {"weight_scale": (_scales(stored["weight_scale"].dtype),), **codes}
         case PackQuantized():
-            checks: dict[str, tuple[Check, ...]] = {"weight_scale": (_scales(found["weight_scale"].dtype),)}
+            checks: dict[str, tuple[Check, ...]] = {"weight_scale": (_scales(stored["weight_scale"].dtype),)}
             if used := columns * form.bits % _WORD:
-                checks["weight_packed"] = (_row_ends(found["weight_packed"].shape[1], used),)
-            if "weight_zero_point" in found and (used := out * form.bits % _WORD):
-                words, each = found["weight_zero_point"].shape
+                checks["weight_packed"] = (_row_ends(stored["weight_packed"].shape[1], used),)
+            if "weight_zero_point" in stored and (used := out * form.bits % _WORD):
+                words, each = stored["weight_zero_point"].shape
                 checks["weight_zero_point"] = (_last_row((words - 1) * each, used),)
             return checks
         case FloatQuantized():
-            return {"weight": (_e4m3_codes,), "weight_scale": (_scales(found["weight_scale"].dtype),)}
+            return {"weight": (_e4m3_codes,), "weight_scale": (_scales(stored["weight_scale"].dtype),)}
         case Nvfp4Weight():
             return {"weight_scale": (_e4m3_scales,), "weight_global_scale": (_scales("F32"),)}
         case MxWeight():
             return {"weight_scale": (_e8m0_scales,), **({"weight": (_e4m3_codes,)} if form.bits == 8 else {})}
         case FineGrainedFp8():
-            dtype = found["weight_scale_inv"].dtype
+            dtype = stored["weight_scale_inv"].dtype
             return {"weight": (_e4m3_codes,), "weight_scale_inv": (_scales("F32") if dtype == "F32" else _e8m0_scales,)}
         case Gptq():
-            return _gptq_checks(form, found, out)
+            return _gptq_checks(form, stored, out)
         case Awq():
-            return {"scales": (_scales(found["scales"].dtype),)}
+            return {"scales": (_scales(stored["scales"].dtype),)}
         case Nf4():
             return _nf4_checks(form, out * columns)
     raise TypeError(form)
 
 
-def _gptq_checks(form: Gptq, found: Mapping[str, SourceRange], out: int) -> dict[str, tuple[Check, ...]]:
-    groups, words = found["qzeros"].shape
+def _gptq_checks(form: Gptq, stored: Mapping[str, SourceRange], out: int) -> dict[str, tuple[Check, ...]]:
+    groups, words = stored["qzeros"].shape
     zero_points: tuple[Check, ...] = ()
     used = out * form.bits % _WORD
     if used:
@@ -216,8 +205,8 @@ def _gptq_checks(form: Gptq, found: Mapping[str, SourceRange], out: int) -> dict
         if used:
             expected[-1] &= np.uint32((1 << used) - 1)
         zero_points += (_equal_to(expected, "other zero points than those of symmetric codes", used),)
-    scales = _scales(found["scales"].dtype, signed=form.symmetric)
-    of_groups = {"g_idx": (_below(groups),)} if "g_idx" in found else {}
+    scales = _scales(stored["scales"].dtype, signed=form.symmetric)
+    of_groups = {"g_idx": (_below(groups),)} if "g_idx" in stored else {}
     return {"scales": (scales,), "qzeros": zero_points, **of_groups}
 
 

@@ -34,7 +34,7 @@ class Fault:
 _MEMBERS = {"version", "plan", "request", "files"}
 
 
-def manifest_faults(store: Store, manifest: Manifest, source: Source | None) -> list[Fault]:
+def _manifest_faults(store: Store, manifest: Manifest, source: Source | None) -> list[Fault]:
     """Return the faults of a manifest that can be read. `source`: the checkpoint beside it, if that can be read."""
     data = store.get(MANIFEST) or b"{}"
     parsed = json.loads(data)
@@ -107,7 +107,7 @@ def check_structure(store: Store, *, hashes: bool) -> Structure:
                 hashed += 1
                 if _sha256(store, files[name]) != finished.sha256:
                     faults.append(Fault(f"its SHA-256 differs from {MANIFEST}: the file was changed", name))
-        faults += manifest_faults(store, manifest, source)
+        faults += _manifest_faults(store, manifest, source)
     return Structure(tuple(faults), source, plan, manifest, hashed)
 
 
@@ -146,7 +146,7 @@ def _left_out(plan: Plan, members: Mapping[str, Any]) -> Iterator[Fault]:
         check_linear((*targets, *ignored))
     except ParameterError:
         return
-    steps = [step for task in plan.tasks for step in task.steps]
+    steps = list(plan.steps)
     linear = {_last_name(step.output) for step in steps if isinstance(step, DequantizeStep)}
     for step in steps:
         if not isinstance(step, CopyStep) or len(step.source.shape) != 2 or _last_name(step.output) not in linear:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from requant.checkpoint.plan.dry_run import outputs_of
-from requant.checkpoint.plan.model import CopyStep, Plan, QuantizeStep, Request, Step, Task, request_of
+from requant.checkpoint.plan.model import CopyStep, Plan, Request, Step, Task, request_of
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.destination import CONFIG, INDEX, MANIFEST, expected_files
 from requant.checkpoint.run.run import convert_files
@@ -54,36 +54,30 @@ class ComparedStore(Store):
         self.compared = 0
         self._headers = headers
         self._files = {file.name: file for file in store.files()}
-        self._found: dict[tuple[str, str | None], ByteDifference] = {}
+        self._differences: dict[tuple[str, str | None], ByteDifference] = {}
         self._lock = Lock()
 
     @property
     def differences(self) -> tuple[ByteDifference, ...]:
         """The differences so far, one per tensor, by file and position."""
-        return tuple(sorted(self._found.values(), key=lambda each: (each.file, each.tensor or "", each.offset)))
+        return tuple(sorted(self._differences.values(), key=lambda each: (each.file, each.tensor or "", each.offset)))
 
     def files(self) -> tuple[StoredFile, ...]:
-        """Return all files."""
         return tuple(self._files.values())
 
     def read_into(self, file: StoredFile, offset: int, target: memoryview) -> None:
-        """Fill `target` from `offset` on."""
         self.store.read_into(file, offset, target)
 
     def create(self, name: str, size: int) -> FileWriter:
-        """Begin to compare a file of `size` bytes."""
         return _Comparison(self, self._files.get(name), name, size)
 
     def get(self, name: str, max_bytes: int = MAX_BYTES_OF_SMALL_FILE) -> bytes | None:
-        """Return the bytes of a small file."""
         return self.store.get(name, max_bytes)
 
     def put(self, name: str, data: bytes, *, only_if_absent: bool = False) -> bool:
-        """Refuse: nothing is written."""
         raise StorageError(f"{self.url} is compared, not written", file=name)
 
     def remove(self, name: str) -> None:
-        """Refuse: nothing is removed."""
         raise StorageError(f"{self.url} is compared, not written", file=name)
 
     def note(self, name: str, position: int, compared: int, differing: int) -> None:
@@ -93,10 +87,10 @@ class ComparedStore(Store):
             if not differing:
                 return
             tensor, offset = self._place(name, position)
-            before = self._found.get((name, tensor))
+            before = self._differences.get((name, tensor))
             if before is not None:
                 offset, differing = min(offset, before.offset), differing + before.bytes
-            self._found[name, tensor] = ByteDifference(name, tensor, offset, differing)
+            self._differences[name, tensor] = ByteDifference(name, tensor, offset, differing)
 
     def _place(self, name: str, position: int) -> tuple[str | None, int]:
         header = self._headers.get(name)
@@ -115,12 +109,12 @@ class _Comparison(FileWriter):
         file = self._file
         if file is None or file.size != self._size:
             return  # The structure says so, once for the file.
-        found = self._bytes(expected.size)
+        stored = self._bytes(expected.size)
         try:
-            self._store.read_into(file, offset, found.data)
+            self._store.read_into(file, offset, stored.data)
         except SourceChangedError as error:
             raise StorageError(f"{self._name} changed during verification", file=self._name) from error
-        differing = np.flatnonzero(found != expected)
+        differing = np.flatnonzero(stored != expected)
         first = int(differing[0]) if differing.size else 0
         self._store.note(self._name, offset + first, expected.size, differing.size)
 
@@ -197,19 +191,19 @@ def verify(
     warnings: tuple[Fault, ...] = ()
     if structure.source is not None and structure.dequantization is not None:
         wrong_values, warnings = check_stored_values(structure.dequantization, structure.source, store, threads=threads)
+    without_source = Verification(
+        (*structure.faults, *wrong_values),
+        tensors,
+        0,
+        0,
+        structure.files_hashed,
+        sample,
+        seed,
+        dequantization=structure.dequantization,
+        warnings=warnings,
+    )
     if source is None:
-        return Verification(
-            (*structure.faults, *wrong_values),
-            tensors,
-            0,
-            0,
-            structure.files_hashed,
-            sample,
-            seed,
-            None,
-            structure.dequantization,
-            warnings,
-        )
+        return without_source
     plan = plan_conversion(source, request) if request is not None else _recorded_conversion(source, structure)
     faults = [*structure.faults, *_wrong_files(plan, store)]
     tasks = plan.tasks if sample == 1 else sampled(plan.tasks, sample, seed)
@@ -232,18 +226,13 @@ def verify(
         )
         for each in compared.differences
     ]
-    count = sum(_outputs(step) for task in tasks for step in task.steps)
-    return Verification(
-        tuple(faults),
-        tensors,
-        count,
-        compared.compared,
-        structure.files_hashed,
-        sample,
-        seed,
-        plan,
-        structure.dequantization,
-        (*warnings, *as_converted),
+    return replace(
+        without_source,
+        faults=tuple(faults),
+        tensors_compared=sum(len(outputs_of(step)) for task in tasks for step in task.steps),
+        bytes_compared=compared.compared,
+        conversion=plan,
+        warnings=(*warnings, *as_converted),
     )
 
 
@@ -265,13 +254,6 @@ def sampled(tasks: tuple[Task, ...], share: float, seed: int) -> tuple[Task, ...
 def step_name(step: Step) -> str:
     """Return the name of the module or tensor that a step makes."""
     return step.output if isinstance(step, CopyStep) else step.module
-
-
-def _outputs(step: Step) -> int:
-    if not isinstance(step, QuantizeStep):
-        return 1
-    out, columns = step.source.shape
-    return len(step.format.stored(step.source.dtype, (out, columns)))
 
 
 def _recorded_conversion(source: Store, structure: Structure) -> Plan:

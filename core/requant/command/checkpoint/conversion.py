@@ -16,7 +16,6 @@ from requant.command.output import Output, counted, size_text, time_text
 if TYPE_CHECKING:
     from requant.checkpoint.plan.model import Direction, Plan
     from requant.checkpoint.run.run import RunReport
-    from requant.checkpoint.run.work import Progress
     from requant.checkpoint.storage.store import Store
 
 
@@ -60,13 +59,10 @@ def run(arguments: argparse.Namespace, direction: Direction, output: Output) -> 
         output.warning(warning)
     compile_missing(output.kernels)
 
-    def show(state: Progress) -> None:
-        output.progress(state.bytes_read, state.bytes_to_read, state.outputs_finished, state.outputs)
-
     if arguments.engine == "ray":
         report = _run_on_ray(plan, source, destination, arguments, output)
     else:
-        report = run_plan(plan, source, destination, threads=arguments.threads, progress=show)
+        report = run_plan(plan, source, destination, threads=arguments.threads, progress=output.progress)
     seconds = monotonic() - began
     output.done(*_summary(plan, report, destination.url, seconds))
     return DONE
@@ -75,6 +71,7 @@ def run(arguments: argparse.Namespace, direction: Direction, output: Output) -> 
 def _run_on_ray(
     plan: Plan, source: Store, destination: Store, arguments: argparse.Namespace, output: Output
 ) -> RunReport:
+    from requant.checkpoint.run.work import Progress
     from requant.checkpoint.workers import plan_file_of
     from requant.engines.ray import run_on_ray
 
@@ -84,7 +81,8 @@ def _run_on_ray(
     def task_done(name: str, _: RunReport) -> None:
         finished.append(name)
         done = sum(sizes[each] for each in finished)
-        output.progress(done, sum(sizes.values()), len(finished), len(sizes))
+        total = sum(sizes.values())
+        output.progress(Progress(done, total, outputs_finished=len(finished), outputs=len(sizes)))
 
     file = plan_file_of(plan, source, destination)
     return run_on_ray(file, threads=arguments.threads or 1, task_done=task_done)
@@ -139,7 +137,7 @@ def kept_by_ignore(plan: Plan) -> str:
     if request.direction is not Direction.QUANTIZE:
         return ""
     selection = Selection(request.targets, request.ignore)
-    copied = (step.output for task in plan.tasks for step in task.steps if isinstance(step, CopyStep))
+    copied = (step.output for step in plan.steps if isinstance(step, CopyStep))
     left = [name.removesuffix(".weight") for name in copied if selection.skip_reason(name) is SkipReason.IGNORED]
     return abbreviate(left, _MAX_NAMES) if left else ""
 

@@ -38,17 +38,17 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     from requant.checkpoints import open_source
 
     compile_missing(output.kernels)
-    found = diff(open_source(arguments.a), open_source(arguments.b), threads=arguments.threads)
-    members = {"compared": found.compared, "differences": [asdict(each) for each in found.differences]}
-    options.print_document(_text(found), members, arguments, output)
-    return FAILED if found.differences else DONE
+    result = diff(open_source(arguments.a), open_source(arguments.b), threads=arguments.threads)
+    members = {"compared": result.compared, "differences": [asdict(each) for each in result.differences]}
+    options.print_document(_text(result), members, arguments, output)
+    return FAILED if result.differences else DONE
 
 
-def _text(found: CheckpointDifference) -> str:
-    lines = [_line(each) for each in found.differences[:_SHOWN]]
-    if len(found.differences) > _SHOWN:
-        lines.append(f"and {len(found.differences) - _SHOWN} more")
-    return "\n".join([*lines, f"{len(found.differences)} differences; {found.compared} tensors are in both"])
+def _text(result: CheckpointDifference) -> str:
+    lines = [_line(each) for each in result.differences[:_SHOWN]]
+    if len(result.differences) > _SHOWN:
+        lines.append(f"and {len(result.differences) - _SHOWN} more")
+    return "\n".join([*lines, f"{len(result.differences)} differences; {result.compared} tensors are in both"])
 
 
 def _line(each: TensorDifference) -> str:

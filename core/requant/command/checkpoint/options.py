@@ -118,8 +118,8 @@ OF_QUANTIZATION = ("profile", "targets", "ignore", "not_finite")
 def refuse_given(arguments: argparse.Namespace, names: Iterable[str], why: str) -> None:
     """End the command if one of these options was given, instead of leaving it without effect."""
     for name in names:
-        given = getattr(arguments, name, None)
-        if given is not None and given is not False and given != []:
+        value = getattr(arguments, name, None)
+        if value is not None and value is not False and value != []:
             arguments.refuse(f"--{name.replace('_', '-')} {why}")
 
 
@@ -143,12 +143,12 @@ def request_of(arguments: argparse.Namespace, direction: Direction) -> Request:
     from requant.checkpoint.selection import DEFAULT_IGNORE
     from requant.checkpoints import conversion_request
 
-    given = {name: getattr(arguments, name, None) for name in ("scheme", "profile", "targets", "not_finite", "dtype")}
+    values = {name: getattr(arguments, name, None) for name in ("scheme", "profile", "targets", "not_finite", "dtype")}
     entries, without_default = ignored(arguments)
     return conversion_request(
         direction,
         ignore=entries if without_default else (*entries, *DEFAULT_IGNORE),
-        **{k: v for k, v in given.items() if v is not None},
+        **{k: v for k, v in values.items() if v is not None},
     )
 
 
@@ -157,8 +157,8 @@ _NONE = "none"
 
 def ignored(arguments: argparse.Namespace) -> tuple[tuple[str, ...], bool]:
     """Return the entries of `--ignore` without `none`, and whether that was among them."""
-    given = getattr(arguments, "ignore", ())
-    return tuple(entry for entry in given if entry != _NONE), _NONE in given
+    entries = getattr(arguments, "ignore", ())
+    return tuple(entry for entry in entries if entry != _NONE), _NONE in entries
 
 
 def _positive(text: str) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import PurePath
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from requant.command.checkpoint import options
 from requant.command.exit_status import DONE
@@ -15,9 +15,8 @@ from requant.command.kernels import choose_kernels, compile_missing
 from requant.command.output import Output, counted, size_text, time_text
 
 if TYPE_CHECKING:
-    from requant.checkpoint.run.destination import FinishedFile
-    from requant.checkpoint.run.work import Progress
-    from requant.checkpoint.storage.store import Store
+    from requant.checkpoint.run.file_plan import FilePlan
+    from requant.checkpoint.run.run import RunReport
 
 _GGUF, _ONNX = ".gguf", ".onnx"
 
@@ -47,22 +46,22 @@ def is_single_file(arguments: argparse.Namespace) -> bool:
 def run(arguments: argparse.Namespace, output: Output) -> int:
     """Convert the file, or print what would be done."""
     choose_kernels()
+    from requant.checkpoint.storage.location import open_folder
+
     began = monotonic()
-    source, name = _place(arguments.source)
+    source, name = open_folder(arguments.source)
     ignore, _ = options.ignored(arguments)
     destination = getattr(arguments, "destination", None)
-    target, target_name = (source, name) if destination is None else _place(destination)
+    target, target_name = (source, name) if destination is None else open_folder(destination)
     plan, convert = (_gguf if PurePath(name).suffix.lower() == _GGUF else _onnx)(arguments)
     if destination is None or getattr(arguments, "dry_run", False) or "threads" not in arguments:
         planned = plan(source, name, target_name, ignore=ignore)
         options.print_document("\n".join(planned.lines()), planned.as_json(), arguments, output)
         return DONE
 
-    def show(state: Progress) -> None:
-        output.progress(state.bytes_read, state.bytes_to_read, state.outputs_finished, state.outputs)
-
     compile_missing(output.kernels)
-    files = convert(source, name, target, target_name, ignore=ignore, threads=arguments.threads, progress=show).files
+    how = {"ignore": ignore, "threads": arguments.threads, "progress": output.progress}
+    files = convert(source, name, target, target_name, **how).files
     seconds = monotonic() - began
     members: dict[str, Any] = {
         "destination": destination,
@@ -74,37 +73,20 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     return DONE
 
 
-class _Plan(Protocol):
-    """What a dry run prints: as lines, or as the members of a JSON object."""
-
-    def lines(self) -> Iterable[str]: ...
-
-    def as_json(self) -> dict[str, Any]: ...
-
-
-class _Result(Protocol):
-    """What a conversion wrote."""
-
-    @property
-    def files(self) -> tuple[FinishedFile, ...]: ...
-
-
-_Conversion = tuple[Callable[..., _Plan], Callable[..., _Result]]
-"""What plans the conversion of a file, and what runs it."""
-
-
-def _gguf(arguments: argparse.Namespace) -> _Conversion:
-    from requant.checkpoint.gguf.quantize import plan_gguf_file, quantize_gguf
+def _gguf(arguments: argparse.Namespace) -> tuple[Callable[..., FilePlan], Callable[..., RunReport]]:
+    """Return what plans the conversion of a file, and what runs it."""
+    from requant.checkpoint.gguf.plan import plan_gguf
+    from requant.checkpoint.gguf.quantize import quantize_gguf
 
     # A quantized type, or a float.
-    found: str | None = getattr(arguments, "scheme", None) or getattr(arguments, "dtype", None)
-    if found is None:
+    type_: str | None = getattr(arguments, "scheme", None) or getattr(arguments, "dtype", None)
+    if type_ is None:
         arguments.refuse("give --dtype, the type to dequantize a GGUF file to")
-    assert found is not None
-    return partial(plan_gguf_file, type_=found), partial(quantize_gguf, type_=found)
+    assert type_ is not None
+    return partial(plan_gguf, type_=type_), partial(quantize_gguf, type_=type_)
 
 
-def _onnx(arguments: argparse.Namespace) -> _Conversion:
+def _onnx(arguments: argparse.Namespace) -> tuple[Callable[..., FilePlan], Callable[..., RunReport]]:
     from requant.checkpoint.onnx.block_quantization import form_named
     from requant.checkpoint.onnx.plan import plan_onnx
     from requant.checkpoint.onnx.quantize import quantize_onnx
@@ -113,16 +95,6 @@ def _onnx(arguments: argparse.Namespace) -> _Conversion:
     if scheme is None:
         arguments.refuse("ONNX models cannot be dequantized")
     assert scheme is not None
-    given = {} if arguments.block_size is None else {"block_size": arguments.block_size}
-    form = form_named(scheme, **given, symmetric=arguments.symmetric)
+    size = {} if arguments.block_size is None else {"block_size": arguments.block_size}
+    form = form_named(scheme, **size, symmetric=arguments.symmetric)
     return partial(plan_onnx, form=form), partial(quantize_onnx, form=form)
-
-
-def _place(location: str) -> tuple[Store, str]:
-    """Return the store of the directory, and the name of the file in it."""
-    from requant.checkpoint.storage.location import open_store
-
-    directory, _, name = location.rpartition("/")
-    if not directory:
-        directory = "/" if location.startswith("/") else "."
-    return open_store(directory), name

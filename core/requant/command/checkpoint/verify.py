@@ -18,7 +18,6 @@ from requant.command.kernels import choose_kernels, compile_missing
 from requant.command.output import Output, add_progress_option, counted
 
 if TYPE_CHECKING:
-    from requant.checkpoint.run.work import Progress
     from requant.checkpoint.verify.report import CheckpointReport
 
 HELP = "check a converted model"
@@ -67,22 +66,19 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
     if arguments.scheme is None:
         options.refuse_given(arguments, options.OF_QUANTIZATION, "needs --scheme")
-    given = None if arguments.scheme is None else options.request_of(arguments, Direction.QUANTIZE)
+    request = None if arguments.scheme is None else options.request_of(arguments, Direction.QUANTIZE)
     compile_missing(output.kernels)
-
-    def show(state: Progress) -> None:
-        output.progress(state.bytes_read, state.bytes_to_read, state.outputs_finished, state.outputs)
 
     report = checkpoint_report(
         open_source(arguments.checkpoint),
         None if arguments.source is None else open_source(arguments.source),
-        request=given,
+        request=request,
         sample=arguments.sample,
         seed=arguments.seed,
         hashes=not arguments.no_hashes,
         weights=arguments.report is not None,
         threads=arguments.threads,
-        progress=show,
+        progress=output.progress,
     )
     if arguments.report is not None:
         _write(report, Path(arguments.report))
@@ -103,23 +99,23 @@ def _write(report: CheckpointReport, path: Path) -> None:
 
 
 def _text(report: CheckpointReport) -> str:
-    found = report.verification
+    result = report.verification
     lines = []
-    for heading, faults in (("", found.faults), ("warning: ", found.warnings)):
+    for heading, faults in (("", result.faults), ("warning: ", result.warnings)):
         lines += [
             heading + ": ".join([*(name for name in (fault.file, fault.tensor) if name), fault.detail])
             for fault in faults[:_SHOWN]
         ]
         if len(faults) > _SHOWN:
             lines.append(f"{heading}and {len(faults) - _SHOWN} more")
-    checked = [f"{found.tensors} tensors"]
+    checked = [f"{result.tensors} tensors"]
     if report.source is not None:
-        share = "" if found.sample == 1 else f" (a sample of {found.sample:g}, seed {found.seed})"
+        share = "" if result.sample == 1 else f" (a sample of {result.sample:g}, seed {result.seed})"
         # A checkpoint that lacks tensors has fewer than its source gives.
-        which = "of them" if found.tensors_compared <= found.tensors else "that there should be"
-        checked.append(f"{found.tensors_compared} {which} byte by byte with {report.source}{share}")
-    if found.files_hashed:
-        checked.append(f"the SHA-256 of {counted(found.files_hashed, 'file')}")
-    result = f"{len(found.faults)} faults" if found.faults else "no faults"
-    lines.append(f"{report.checkpoint}: {result}; checked: {', '.join(checked)}")
+        which = "of them" if result.tensors_compared <= result.tensors else "that there should be"
+        checked.append(f"{result.tensors_compared} {which} byte by byte with {report.source}{share}")
+    if result.files_hashed:
+        checked.append(f"the SHA-256 of {counted(result.files_hashed, 'file')}")
+    verdict = f"{len(result.faults)} faults" if result.faults else "no faults"
+    lines.append(f"{report.checkpoint}: {verdict}; checked: {', '.join(checked)}")
     return "\n".join(lines)

@@ -52,7 +52,6 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.of is not None and index is None:
         arguments.refuse("--of needs --index")
     choose_kernels()
-    from requant.checkpoint.run.work import Progress
     from requant.checkpoint.storage.location import open_store
     from requant.checkpoint.workers import Share, read_plan_file, work
 
@@ -61,11 +60,8 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     plan = file.plan(source)
     compile_missing(output.kernels)
 
-    def show(state: Progress) -> None:
-        output.progress(state.bytes_read, state.bytes_to_read, state.outputs_finished, state.outputs)
-
     share = None if of is None or index is None else Share(index, of)
-    report = work(plan, source, destination, share=share, threads=arguments.threads, progress=show)
+    report = work(plan, source, destination, share=share, threads=arguments.threads, progress=output.progress)
     text = f"Wrote {counted(len(report.made), 'file')}: {destination.url}\n"
     if report.finished:
         text += "All files are complete."

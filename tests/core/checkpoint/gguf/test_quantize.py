@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from requant.checkpoint.gguf.header import read_header
-from requant.checkpoint.gguf.quantize import plan_gguf_file, quantize_gguf
+from requant.checkpoint.gguf.plan import plan_gguf
+from requant.checkpoint.gguf.quantize import quantize_gguf
 from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES, write_elements
 from requant.checkpoint.run.work import Progress
 from requant.checkpoint.storage.local import LocalStore
@@ -92,7 +93,7 @@ def test_weights_are_converted_and_the_rest_is_copied(tmp_path: Path) -> None:
             assert (type_, stored) == ("Q8_0", expected)
         else:
             assert (type_, stored) == before[name]
-    assert (tmp_path / "q.gguf").stat().st_size == result.plan.size == seen[-1].bytes_written
+    assert (tmp_path / "q.gguf").stat().st_size == result.files[0].size == seen[-1].bytes_written
     assert seen[-1].bytes_read == seen[-1].bytes_to_read
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.gguf", "q.gguf"]
 
@@ -101,9 +102,9 @@ def test_pieces_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     store = source(tmp_path, tensor("blk.0.exps.weight", f32(3, 5, 256)), type_="BF16")
     at_once = quantize_gguf(store, "m.gguf", store, "a.gguf", "MXFP4", threads=1)
     monkeypatch.setattr("requant.checkpoint.gguf.quantize._ELEMENTS", 256)
-    monkeypatch.setattr("requant.checkpoint.gguf.quantize._COPIED", 100)
+    monkeypatch.setattr(LocalStore, "read_size", 100)
     in_pieces = quantize_gguf(store, "m.gguf", store, "b.gguf", "MXFP4", threads=3)
-    assert in_pieces.sha256 == at_once.sha256
+    assert in_pieces.files[0].sha256 == at_once.files[0].sha256
     assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()
 
 
@@ -122,8 +123,10 @@ def test_ignored_tensors_and_alignment_stay(tmp_path: Path) -> None:
     made.keys.append(("general.alignment", u32(256)))
     (tmp_path / "m.gguf").write_bytes(made.to_bytes())
     store = LocalStore(tmp_path)
-    plan = quantize_gguf(store, "m.gguf", store, "q.gguf", "Q4_0", ignore=["output.weight", r"re:blk\.9\."]).plan
-    assert {step.source.name: step.kept for step in plan.steps} == {
+    ignore = ["output.weight", r"re:blk\.9\."]
+    quantize_gguf(store, "m.gguf", store, "q.gguf", "Q4_0", ignore=ignore)
+    plan = plan_gguf(store, "m.gguf", "q.gguf", "Q4_0", ignore=ignore)
+    assert {step.source.name: step.skip_reason for step in plan.steps} == {
         "output.weight": "ignored",
         "blk.9.ffn_up.weight": "ignored",
         "blk.10.ffn_up.weight": None,
@@ -136,7 +139,7 @@ def test_rows_that_are_not_whole_blocks(tmp_path: Path) -> None:
     odd = tensor("blk.0.odd.weight", f32(4, 96))
     store = source(tmp_path, odd, tensor("blk.0.odder.weight", f32(4, 20)))
     for asked, found in (("Q8_0", ["Q8_0", "F16", "Q8_0"]), ("TQ2_0", ["Q4_0", "F16", "TQ2_0"])):
-        plan = plan_gguf_file(store, "m.gguf", "q.gguf", asked)
+        plan = plan_gguf(store, "m.gguf", "q.gguf", asked)
         types = {step.source.name: step.output.type.name for step in plan.steps}
         assert [types[name] for name in ("blk.0.odd.weight", "blk.0.odder.weight", "output.weight")] == found
 
@@ -144,13 +147,13 @@ def test_rows_that_are_not_whole_blocks(tmp_path: Path) -> None:
 def test_what_is_quantized_is_not_quantized_again(tmp_path: Path) -> None:
     store = source(tmp_path, type_="Q8_0")
     with pytest.raises(CheckpointError, match="is Q8_0 already"):
-        plan_gguf_file(store, "m.gguf", "q.gguf", "Q4_0")
+        plan_gguf(store, "m.gguf", "q.gguf", "Q4_0")
     k_quants = Tensor("blk.0.k.weight", [256, 1, 2], TENSOR_TYPES["Q6_K"].number, bytes(420))
     store = source(tmp_path, k_quants)
     with pytest.raises(CheckpointError, match="is Q6_K, which cannot be converted"):
-        plan_gguf_file(store, "m.gguf", "q.gguf", "F16")
+        plan_gguf(store, "m.gguf", "q.gguf", "F16")
     with pytest.raises(UnknownNameError):
-        plan_gguf_file(store, "m.gguf", "q.gguf", "Q6_K")
+        plan_gguf(store, "m.gguf", "q.gguf", "Q6_K")
 
 
 def test_a_value_that_is_not_finite_leaves_nothing(tmp_path: Path) -> None:
@@ -192,7 +195,7 @@ def test_a_file_without_tensors_keeps_its_keys(tmp_path: Path) -> None:
         result = quantize_gguf(store, name, store, f"q-{name}", "Q8_0", progress=seen.append)
         set_here = [("general.quantization_version", u32(2)), ("general.file_type", u32(7))]
         assert (tmp_path / f"q-{name}").read_bytes() == GgufFile(keys=made.keys + set_here).to_bytes()
-        assert (tmp_path / f"q-{name}").stat().st_size == result.plan.size == seen[-1].bytes_written
+        assert (tmp_path / f"q-{name}").stat().st_size == result.files[0].size == seen[-1].bytes_written
 
 
 def test_every_byte_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +216,7 @@ def test_every_byte_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_plan_is_printed(tmp_path: Path) -> None:
-    plan = plan_gguf_file(source(tmp_path), "m.gguf", "q.gguf", "Q8_0")
+    plan = plan_gguf(source(tmp_path), "m.gguf", "q.gguf", "Q8_0")
     assert list(plan.lines())[1:] == [
         f"q.gguf: {plan.size:,} bytes, 3 tensors converted to Q8_0",
         "  output.weight [12x256] F32 -> Q8_0",

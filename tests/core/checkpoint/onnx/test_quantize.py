@@ -20,7 +20,7 @@ from requant.checkpoint.onnx.block_quantization import (
     quantize_columns,
 )
 from requant.checkpoint.onnx.plan import plan_onnx
-from requant.checkpoint.onnx.quantize import OnnxResult, quantize_onnx
+from requant.checkpoint.onnx.quantize import quantize_onnx
 from requant.checkpoint.run.work import Progress
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.local_writer import LocalWriter
@@ -275,7 +275,7 @@ def test_what_is_no_matrix_of_floats_or_is_ignored_stays(tmp_path: Path) -> None
     made.graph.node.append(models.node("MatMul", ["x", "unknown"], ["q"], "dynamic"))
     models.save(made, tmp_path / "m.onnx")
     plan = plan_onnx(LocalStore(tmp_path), "m.onnx", "q.onnx", form_named("MatMulNBits4"), ignore=["re:he"])
-    assert {each.node: each.kept for each in plan.nodes} == {
+    assert {each.node: each.skip_reason for each in plan.nodes} == {
         "product": None,
         "three": "its weight is not a matrix",
         "integers": "its weight is not f32, f16 or bf16",
@@ -412,9 +412,10 @@ def test_the_hashes_are_those_of_the_files(tmp_path: Path) -> None:
 
     models.save(single(), tmp_path / "m.onnx")
     store = LocalStore(tmp_path)
-    result: OnnxResult = quantize_onnx(store, "m.onnx", store, "q.onnx", form_named("MatMulNBits8"))
-    for name, digest in (("q.onnx", result.sha256), ("q.onnx.data", result.data_sha256)):
-        assert hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() == digest
+    report = quantize_onnx(store, "m.onnx", store, "q.onnx", form_named("MatMulNBits8"))
+    assert [file.name for file in report.files] == ["q.onnx.data", "q.onnx"]
+    for file in report.files:
+        assert hashlib.sha256((tmp_path / file.name).read_bytes()).hexdigest() == file.sha256
 
 
 @pytest.mark.parametrize("form", ["MatMulNBits4", "DequantizeLinear4"])

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
 from requant.checkpoint.onnx.block_quantization import form_named
+from requant.checkpoint.onnx.graph import TensorFiles
 from requant.checkpoint.onnx.plan import plan_onnx
 from requant.checkpoint.onnx.skeleton import read_skeleton
-from requant.checkpoint.onnx.tensor_data import TensorFiles
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.store import file_named
 from requant.errors import CheckpointError, StorageError

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from requant.checkpoint.gguf.header import read_header
 from requant.checkpoint.gguf.plan import plan_gguf
 from requant.checkpoint.jobs import RECORD, JobRecord, JobState, read_record, write_record
 from requant.checkpoint.onnx.block_quantization import form_named
@@ -21,7 +20,6 @@ from requant.checkpoint.onnx.plan import plan_onnx
 from requant.checkpoint.plan.dry_run import plan_document, plan_text
 from requant.checkpoint.run.destination import MANIFEST, read_manifest
 from requant.checkpoint.storage.local import LocalStore
-from requant.checkpoint.storage.store import file_named
 from requant.checkpoint.weights.nf4 import state_of
 from requant.checkpoint.workers import parse_plan_file
 from requant.errors import RequantError
@@ -312,8 +310,7 @@ def test_gguf_files(tmp_path: Path) -> None:
         store = LocalStore(tmp_path)
 
         def plan(store: LocalStore = store) -> None:
-            file = file_named(store, "m.gguf")
-            made = plan_gguf(read_header(store, file), file, "o.gguf", "Q8_0")
+            made = plan_gguf(store, "m.gguf", "o.gguf", "Q8_0")
             json.dumps(made.as_json())
             "\n".join(made.lines()).encode()
 

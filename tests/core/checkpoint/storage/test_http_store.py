@@ -12,7 +12,7 @@ import pytest
 
 from requant.checkpoint.storage import http_connections, http_store
 from requant.checkpoint.storage.http_store import MAX_REDIRECTS, HttpStore
-from requant.checkpoint.storage.object_store import RETRY
+from requant.checkpoint.storage.remote_store import RETRY
 from requant.checkpoint.storage.store import StoredFile
 from requant.errors import SourceChangedError, StorageError
 from tests.core.checkpoint.storage.http_files import HttpFiles, serving

@@ -14,7 +14,8 @@ from obstore.store import MemoryStore
 
 from requant.checkpoint.storage import object_store
 from requant.checkpoint.storage.location import open_store
-from requant.checkpoint.storage.object_store import RETRY, ObjectStore, open_object_store
+from requant.checkpoint.storage.object_store import ObjectStore, open_object_store
+from requant.checkpoint.storage.remote_store import RETRY
 from requant.checkpoint.storage.store import StoredFile
 from requant.errors import SourceChangedError, StorageError
 from tests.core.checkpoint.storage.http_files import HttpFiles, serving

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from requant.checkpoint.storage import read_ahead
-from requant.checkpoint.storage.read_ahead import ReadAhead
+from requant.checkpoint.storage import remote_store
+from requant.checkpoint.storage.remote_store import ReadAhead
 from requant.checkpoint.storage.store import StoredFile
 
 BLOCK, AHEAD, MAX_BLOCKS = 100, 3, 6
@@ -20,7 +20,7 @@ FILE = StoredFile("a", len(DATA), "1")
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"BLOCK": BLOCK, "AHEAD": AHEAD, "MAX_BLOCKS": MAX_BLOCKS}.items():
-        monkeypatch.setattr(read_ahead, name, value)
+        monkeypatch.setattr(remote_store, name, value)
 
 
 class Server:
@@ -48,7 +48,7 @@ def read(reader: ReadAhead, begin: int, end: int) -> bytes:
 
 
 def past_the_header(reader: ReadAhead) -> None:
-    for _ in range(read_ahead.SINGLE_READS):
+    for _ in range(remote_store.SINGLE_READS):
         read(reader, 0, 8)
 
 
@@ -102,9 +102,9 @@ def test_threads_read_any_ranges() -> None:
 
 
 def test_a_block_that_failed_is_asked_for_again() -> None:
-    server = Server(failing=read_ahead.SINGLE_READS + 1)
+    server = Server(failing=remote_store.SINGLE_READS + 1)
     reader = ReadAhead(server.fetch)
-    for _ in range(read_ahead.SINGLE_READS + 1):
+    for _ in range(remote_store.SINGLE_READS + 1):
         with pytest.raises(OSError, match="lost"):
             read(reader, 0, 8)
     assert read(reader, 0, 8) == DATA[:8]

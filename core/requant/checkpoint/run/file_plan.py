@@ -1,0 +1,82 @@
+"""Models that are one file, and not a directory of safetensors: their plans, and how these are run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+from requant.checkpoint.run.destination import FinishedFile
+from requant.checkpoint.run.outputs import Output, SourceReader, Stages, write_outputs
+from requant.checkpoint.run.run import RunReport
+from requant.checkpoint.run.work import Piece, Progress, ProgressCallback, ProgressCounter, thread_count
+from requant.checkpoint.storage.store import FileWriter, Store, StoredFile
+from requant.errors import DestinationError, StorageError
+
+
+class FilePlan(ABC):
+    """The plan for a model file. `output`: its new name."""
+
+    source: StoredFile
+    output: str
+
+    @property
+    @abstractmethod
+    def sizes(self) -> dict[str, int]:
+        """The files to write, with their sizes in bytes: the model, and what lies beside it, which is written first."""
+
+    @property
+    @abstractmethod
+    def bytes_to_read(self) -> int:
+        """The bytes of all tensors."""
+
+    @abstractmethod
+    def as_json(self) -> dict[str, Any]:
+        """Return what a dry run prints, as values of JSON."""
+
+    @abstractmethod
+    def lines(self) -> Iterable[str]:
+        """Yield what a dry run prints, a line for each tensor."""
+
+
+AnyPlan = TypeVar("AnyPlan", bound=FilePlan)
+Conversion = Callable[[AnyPlan, str, SourceReader, FileWriter], Iterator[Piece]]
+"""Yields the pieces of one of the plan's files, by its name."""
+
+
+def run_file_plan(
+    plan: AnyPlan,
+    source: Store,
+    destination: Store,
+    conversion: Conversion[AnyPlan],
+    *,
+    threads: int | None = None,
+    progress: ProgressCallback | None = None,
+) -> RunReport:
+    """Write the files of a plan. The model appears last: until then nothing can be loaded.
+
+    Raises DestinationError where one of the files is there already, StorageError where they do not fit, and what the
+    pieces raise.
+    """
+    total = sum(plan.sizes.values())
+    for name in plan.sizes:
+        if destination.find(name) is not None:
+            detail = f"{destination.url} holds '{name}' already: remove it, or choose another name"
+            raise DestinationError(detail, file=name)
+    free = destination.free_bytes()
+    if free is not None and free < total:
+        raise StorageError(f"{destination.url} has {free} bytes free, but {total} are to be written")
+    counter = ProgressCounter(
+        progress, Progress(bytes_to_read=plan.bytes_to_read, bytes_to_write=total, outputs=len(plan.sizes))
+    )
+    reader = SourceReader(source, counter, source.read_size)
+    files: list[FinishedFile] = []
+
+    def stages(name: str, writer: FileWriter) -> list[Stages]:
+        return [iter([conversion(plan, name, reader, writer)])]
+
+    for name, size in reversed(plan.sizes.items()):
+        outputs = [Output(name, size, partial(stages, name))]
+        write_outputs(outputs, destination, counter, files.append, thread_count(threads))
+    return RunReport(tuple(files), (), counter.state.bytes_read, counter.state.bytes_written, ())

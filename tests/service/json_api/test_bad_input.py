@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 import math
 import re
@@ -16,31 +15,14 @@ import numpy as np
 import pytest
 
 from tests.conftest import Server
+from tests.service.replies import npy, refused
 
 TARGET = "!quant.uniform<i8:f32, 0.5>"
-
-
-def npy(array: np.ndarray[Any, Any]) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=True)
-    return buffer.getvalue()
 
 
 def npy_promising(shape: str, data: bytes = b"\0" * 16, descr: str = "'<f4'") -> bytes:
     header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + data
-
-
-def refused(reply: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """Check that a reply is the problem that it should be, and return it."""
-    assert (reply.status_code, reply.json()["code"]) == (status, code), reply.text
-    assert reply.headers["content-type"] == "application/problem+json"
-    found: dict[str, Any] = reply.json()
-    assert found["type"] == f"/problems/{code}"
-    assert found["status"] == status
-    assert found["request_id"] == reply.headers["X-Request-Id"]
-    assert len(reply.content) < 4096
-    return found
 
 
 @pytest.fixture(autouse=True)

@@ -9,28 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.service.replies import refused
+
 MODULE = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  return %x : tensor<2xf32>\n}\n"
-
-
-def refused(reply: httpx.Response, status: int, code: str, pointer: str | None = None) -> dict[str, Any]:
-    assert (reply.status_code, reply.json()["code"]) == (status, code), reply.text
-    found: dict[str, Any] = reply.json()
-    if pointer is not None:
-        assert found["errors"][0]["pointer"] == pointer
-    return found
-
-
-def test_the_documented_example_of_lower(client: httpx.Client) -> None:
-    body = client.get("/openapi.json").json()["paths"]["/v1/lower"]["post"]["requestBody"]
-    reply = client.post("/v1/lower", json=body["content"]["application/json"]["example"])
-    assert reply.status_code == 200
-    assert reply.json()["module"].count("arith.divf") == 1
-    assert "@main(%x: tensor<2xf32>) -> tensor<2xi8>" in reply.json()["module"]
-
-
-def test_no_passes_print_the_module(client: httpx.Client) -> None:
-    printed = client.post("/v1/lower", json={"module": MODULE}).json()["module"]
-    assert client.post("/v1/lower", json={"module": printed, "passes": []}).json() == {"module": printed}
 
 
 def test_wrong_modules_have_a_place(client: httpx.Client) -> None:
@@ -64,21 +45,6 @@ def test_a_pass_that_cannot(client: httpx.Client) -> None:
     request = {"module": module, "passes": ["lower-quant-ops"]}
     found = refused(client.post("/v1/lower", json=request), 422, "lowering_failed", "/module")
     assert (found["line"], found["column"]) == (2, 3)
-
-
-def test_the_documented_example_of_evaluate(client: httpx.Client) -> None:
-    body = client.get("/openapi.json").json()["paths"]["/v1/evaluate"]["post"]["requestBody"]
-    example = body["content"]["application/json"]["example"]
-    reply = client.post("/v1/evaluate", json=example)
-    # 7 + 2 (5 - 1) = 15, and 15 / 3 + 2 = 7.
-    expected = {"outputs": [{"type": "tensor<!quant.uniform<i8:f32, 3.000000e+00:2>>", "values": [7]}]}
-    assert (reply.status_code, reply.json()) == (200, expected)
-    lowered = client.post(
-        "/v1/lower", json={"module": example["module"], "passes": ["stablehlo-legalize-quant-to-math"]}
-    ).json()["module"]
-    inputs = [{"type": "tensor<i8>", "values": [value]} for value in (7, 5)]
-    reply = client.post("/v1/evaluate", json={"module": lowered, "inputs": inputs})
-    assert reply.json() == {"outputs": [{"type": "tensor<i8>", "values": [7]}]}
 
 
 ECHO = "func.func @main(%x: tensor<2xf32>, %y: i1) -> (i1, tensor<2xf32>) { return %y, %x : i1, tensor<2xf32> }"

@@ -11,9 +11,8 @@ import pytest
 from requant.operators.description import Operator
 from requant.operators.registry import OPERATORS
 from requant_service.json_api.catalog.operators import route_path
-from requant_service.oip.models.registry import MODELS
-from tests.support.model_calls import check_reply, model_call
-from tests.support.oip_wire import Input, body_of, infer, read
+from tests.service.replies import refused
+from tests.support.oip_wire import Input, body_of
 
 PATH = "/v1/onnx/QuantizeLinear"
 ONE: dict[str, Any] = {
@@ -79,26 +78,6 @@ def test_every_operator_takes_attributes_and_an_implementation(client: httpx.Cli
     assert (reply.status_code, reply.json()["errors"][0]["pointer"]) == (422, "/attributes/tvm")
 
 
-@pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
-def test_every_operator_as_a_model_takes_an_implementation(client: httpx.Client, operator: Operator) -> None:
-    name, request = operator.full_name, dict(operator.example)
-    expected = client.post(route_path(operator), json=request).json()
-    names = client.get(f"/v1/operators/{name}").json()["implementations"]
-    metadata = client.get(f"/v2/models/{name}").json()
-    [said] = (each for each in metadata["request_parameters"] if each["name"] == "implementation")
-    assert (said["default"], said["choices"]) == (names[0], names)
-    inputs, parameters = model_call(request, slots=set(), parameters={each.name for each in MODELS[name].parameters})
-    version = max((each for each in operator.versions if each <= request.get("opset", 0)), default=1)
-    model = f"{name}/versions/{version}"
-    for implementation in names:
-        given = {**parameters, "binary_data_output": True, "implementation": implementation}
-        reply = read(infer(client, model, inputs, parameters=given))
-        if implementation == names[0]:
-            check_reply(reply, expected)
-    refused = infer(client, model, inputs, parameters={**parameters, "implementation": "tvm"})
-    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/parameters/implementation")
-
-
 @pytest.mark.parametrize("system", sorted({operator.system for operator in OPERATORS.values()}))
 def test_the_operators_of_a_system_have_the_same_implementations(client: httpx.Client, system: str) -> None:
     listed = client.get("/v1/operators").json()["operators"]
@@ -149,10 +128,7 @@ def test_bad_requests(client: httpx.Client, path: str, value: Any, status: int, 
     request = changed(path, value)
     if pointer == "/attributes/block_size":
         request = {**request, "attributes": {"block_size": 1 if code == "unsupported" else value}}
-    reply = client.post(PATH, json=request)
-    assert (reply.status_code, reply.json()["code"]) == (status, code), reply.text
-    assert reply.json()["errors"][0]["pointer"] == pointer
-    assert len(reply.content) < 4096
+    refused(client.post(PATH, json=request), status, code, pointer)
 
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
@@ -212,17 +188,6 @@ def test_a_model_is_limited_too(client: httpx.Client) -> None:
     assert (reply.status_code, reply.json()["code"]) == (413, "limit_exceeded"), reply.text
 
 
-def test_products_over_http(client: httpx.Client) -> None:
-    inputs = {"A": {"type": "tensor<1x2xui8>", "values": [3, 5]}, "B": {"type": "tensor<2x1xi8>", "values": [-7, 2]}}
-    reply = client.post("/v1/onnx/MatMulInteger", json={"opset": 10, "inputs": inputs})
-    assert reply.json() == {"outputs": {"Y": {"type": "tensor<1x1xi32>", "values": [-11]}}}
-    sides = [Input("A", np.array([[3, 5]], np.uint8)), Input("B", np.array([[-7], [2]], np.int8))]
-    body, headers = body_of(sides)
-    assert read(client.post("/v2/models/onnx.MatMulInteger/infer", content=body, headers=headers)).outputs[
-        "Y"
-    ].tolist() == [[-11]]
-
-
 def call_model(client: httpx.Client, inputs: list[Input], version: str = "", **parameters: Any) -> httpx.Response:
     body, headers = body_of(inputs, parameters={"binary_data_output": True, **parameters})
     path = f"/versions/{version}" if version else ""
@@ -230,16 +195,6 @@ def call_model(client: httpx.Client, inputs: list[Input], version: str = "", **p
 
 
 X, SCALE = np.array([[0.5, 1.5], [-7.0, 9.0]], np.float32), np.array([1.0, 0.5], np.float32)
-
-
-def test_models_take_attributes_as_parameters_and_versions_as_opsets(client: httpx.Client) -> None:
-    inputs = [Input("x", X), Input("y_scale", SCALE), Input("y_zero_point", np.array([3, 0], np.int8))]
-    reply = read(call_model(client, inputs, axis=-2))
-    assert reply.outputs["y"].tolist() == [[3, 5], [-14, 18]]
-    assert reply.head["model_version"] == "28"
-    narrow = read(call_model(client, inputs, "21", axis=0, y_zero_point_type="i4"))
-    assert narrow.outputs["y"].tolist() == [[3, 5], [-8, 7]]
-    assert narrow.head["outputs"][0]["parameters"]["element_type"] == "i4"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.oracles.ranges import onnxruntime
-from tests.support.oip_wire import LENGTH, Array, Input, infer, read
+from tests.support.oip_wire import Array, Input, infer, read
 
 I8 = "!quant.uniform<i8:f32, 0.5:3>"
 A, B = Input("lhs", np.ones((2, 3), np.int8)), Input("rhs", np.ones((3, 2), np.int8))
@@ -27,7 +26,37 @@ def named(name: str, array: Array) -> Input:
     return Input(name, array)
 
 
+def pairs(multipliers: list[int], shifts: list[int]) -> list[Input]:
+    return [named("multiplier", np.array(multipliers)), named("shift", np.array(shifts, np.int32))]
+
+
+TO_I8 = "!quant.uniform<i8:f32, 1.0:3>"
+TABLE = "!quant.uniform<!quant.quantile<ui2:f32, {-1.0, 0.0, 0.5, 1.0}>:f32, 0.2>"
+ONES, I32 = np.ones(2, np.float32), np.array([1, 2], np.int32)
+OF_I32 = {"input_type": "!quant.uniform<i32:f32, 0.5>", "output_type": TO_I8}
+ONE = pairs([1 << 30], [0])
+
 REFUSED: list[tuple[str, list[Input], dict[str, Any], str, str | None]] = [
+    ("requantize", [named("x", I32)], {"output_type": TO_I8}, "unsupported", "/inputs/0"),
+    ("requantize", [named("x", I32), *ONE], {**OF_I32, "scheme": "nosuch"}, "unknown_name", "/parameters/scheme"),
+    ("requantize", [named("x", I32)], {**OF_I32, "axis": 0}, "unsupported", "/parameters/axis"),
+    ("requantize", [named("x", I32)], {**OF_I32, "axis": 256}, "request_invalid", "/parameters/axis"),
+    ("requantize", [named("x", I32), *pairs([1, 2, 3], [0, 0, 0])],
+     {**OF_I32, "axis": 0}, "type_does_not_fit", "/inputs/1"),
+    ("requantize", [named("x", I32), *pairs([1 << 30, 1], [0, 0])],
+     {**OF_I32, "axis": 1}, "type_does_not_fit", "/parameters/axis"),
+    ("requantize", [named("x", I32), *pairs([1 << 62], [0])], OF_I32, "parameter_invalid", "/inputs/1"),
+    ("requantize", [named("x", I32), named("shift", np.array([2**40])), ONE[0]],
+     OF_I32, "parameter_invalid", "/inputs/1"),
+    ("quantize", [named("x", ONES)], {"output_type": TO_I8, "saturate": True}, "unsupported", "/parameters/saturate"),
+    ("quantize", [named("x", ONES)], {"output_type": TO_I8, "saturate": 1}, "request_invalid", "/parameters/saturate"),
+    ("quantize", [named("x", ONES)],
+     {"output_type": "f8E4M3FN", "profile": "ml_dtypes", "nan": "lowest"}, "unsupported", "/parameters/nan"),
+    ("quantize", [named("x", ONES)],
+     {"output_type": TABLE, "profile": "quantile", "rounding": "floor"}, "unsupported", "/parameters/rounding"),
+    ("dequantize", [named("x", np.ones(2, np.float16)), named("scale", np.ones(1, np.float32))],
+     {}, "request_invalid", "/inputs/0/datatype"),
+    ("dequantize", [named("x", np.ones(2, np.float16))], {"input_type": "bf16"}, "tensor_data", "/inputs/0/datatype"),
     ("matmul", [A, named("rhs", np.ones((4, 2), np.int8))], MATMUL, "type_does_not_fit", "/inputs/1"),
     ("matmul", [A, B], {"output_type": "f32"}, "unsupported", "/inputs/0"),
     ("matmul", [A, B], {**MATMUL, "profile": "nope"}, "unknown_name", "/parameters/profile"),
@@ -120,66 +149,6 @@ def test_errors_point_at_what_is_wrong(
     problem = reply.json()
     assert (problem["code"], problem["error"]) == (code, problem["detail"]), problem
     assert [fault["pointer"] for fault in problem.get("errors", ())] == ([] if pointer is None else [pointer]), problem
-
-
-def test_an_embedding_is_calibrated_in_one_call(client: httpx.Client) -> None:
-    """46.9 MB, six times what JSON takes."""
-    x = np.random.default_rng(1).standard_normal((30522, 384), np.float32)
-    parameters = {"storage": "i8", "axis": 0, "binary_data_output": True}
-    outputs = read(infer(client, "derive_from_tensor", [Input("x", x)], parameters=parameters)).outputs
-    assert outputs["minimum"].tolist() == x.min(1).tolist()
-    assert outputs["maximum"].tolist() == x.max(1).tolist()
-    for row in range(0, 30522, 613):
-        low, high = float(x[row].min()), float(x[row].max())
-        expected = onnxruntime(low, high, -128, 127, symmetric=False, least_width=None, blocked=False)
-        assert (outputs["scale"][row], outputs["zero_point"][row]) == expected
-
-
-def test_what_is_derived_is_what_quantize_takes(client: httpx.Client) -> None:
-    x = np.array([[-1.0, 0.5], [0.25, 3.0]], np.float32)
-    found = read(infer(client, "derive_from_tensor", [Input("x", x)], parameters={"storage": "u8", "axis": 1}))
-    given = [Input("x", x), *(Input(name, found.outputs[name]) for name in ("scale", "zero_point"))]
-    by_tensors = read(infer(client, "quantize", given, parameters={"storage_type": "u8", "axis": 1}))
-    by_type = read(infer(client, "quantize", [given[0]], parameters={"output_type": found.head["parameters"]["type"]}))
-    assert by_tensors.outputs["y"].tolist() == by_type.outputs["y"].tolist() == [[0, 42], [255, 255]]
-
-
-def test_a_tensor_alone_is_calibrated(client: httpx.Client) -> None:
-    x = np.array([-1.0, 2.0], np.float32)
-    url, headers = "/v2/models/derive_from_tensor/infer", {LENGTH: "0"}
-    query = {"storage": "i8", "averaging_constant": "0.5", "method": "moving_average"}
-    found = read(client.post(url, content=x.tobytes(), params=query, headers=headers))
-    assert [found.outputs[name].item() for name in ("minimum", "maximum")] == [-1.0, 2.0]
-    assert client.post("/v2/models/lower/infer", params={"module": IDENTITY}, headers=headers).status_code == 400
-
-
-def test_packed_operands_and_output(client: httpx.Client) -> None:
-    lhs, rhs = np.array([[1, -2, 3], [-8, 7, 0]], np.int8), np.array([[1, 2], [-3, 4], [5, -6]], np.int8)
-    four, types = "!quant.uniform<i4:f32, 0.5>", {"profile": "stablehlo", "output_type": "!quant.uniform<i4:f32, 8.0>"}
-    plain = [Input("lhs", lhs), Input("rhs", rhs)]
-    expected = read(infer(client, "matmul", plain, parameters={**types, "lhs_type": four, "rhs_type": four}))
-    packed = [Input(each.name, pack(each.array)) for each in plain]
-    of_tensors = {"lhs_type": f"tensor<2x3x{four}>", "rhs_type": f"tensor<3x2x{four}>"}
-    found = read(infer(client, "matmul", packed, parameters={**types, **of_tensors, "packing": "dense"}))
-    assert found.head["parameters"] == expected.head["parameters"]
-    assert found.outputs["y"].tobytes() == pack(expected.outputs["y"]).tobytes()
-    assert np.any(expected.outputs["y"])
-
-
-def pack(numbers: Array) -> Array:
-    """Numbers of 4 bits, two to a byte, the first in the low half."""
-    codes = numbers.ravel().astype(np.uint8) & 15
-    return codes[::2] | np.append(codes[1::2], np.zeros(codes.size % 2, np.uint8)) << 4
-
-
-def test_one_scale_is_that_of_all_factors(client: httpx.Client) -> None:
-    given = {"input_scale": [0.5], "weight_scale": [0.25, 0.125, 3.0], "output_scale": [2.0]}
-    inputs = [Input(name, np.array(scales)) for name, scales in given.items()]
-    found = read(infer(client, "derive_multiplier", inputs, parameters={"scheme": "litert"})).outputs
-    assert found["factor"].tolist() == [0.0625, 0.03125, 0.75]
-    assert found["multiplier"].tolist() == [1 << 30, 1 << 30, 3 << 29]
-    assert found["shift"].tolist() == [-3, -4, 0]
-    assert found["represented"].tolist() == found["factor"].tolist()
 
 
 @pytest.mark.parametrize("written", [0.001, 1.0000000596046448, 3, -0.0, 1e-46, 10**30])

@@ -265,18 +265,6 @@ def test_small_floats_and_narrow_integers_travel_in_bytes(client: httpx.Client) 
         assert reply.outputs["y"].tolist() == stored
 
 
-def test_packed_numbers(client: httpx.Client) -> None:
-    x = np.array([1.0, -2.0, 7.0], np.float32)
-    types = {"output_type": "!quant.uniform<i4:f32, 1.0>", "packing": "dense"}
-    packed = read(infer(client, "quantize", [Input("x", x)], parameters=types))
-    assert packed.outputs["y"].tolist() == [0xE1, 0x07]
-    (output,) = packed.head["outputs"]
-    assert (output["datatype"], output["shape"], output["parameters"]["element_type"]) == ("UINT8", [2], "i4")
-    back = {"input_type": "tensor<3x!quant.uniform<i4:f32, 1.0>>", "packing": "dense"}
-    reply = read(infer(client, "dequantize", [Input("x", packed.outputs["y"])], parameters=back))
-    assert reply.outputs["y"].tolist() == x.tolist()
-
-
 @pytest.mark.parametrize("axis", [None, 0, 1])
 def test_scales_as_tensors_are_those_of_the_type(client: httpx.Client, axis: int | None) -> None:
     x = np.random.default_rng(3).normal(size=(3, 3)).astype(np.float32) * 20
@@ -306,62 +294,6 @@ def test_without_zero_points_and_storage_the_scale_is_enough_to_dequantize(clien
         assert reply.outputs["y"].dtype == scale.dtype
 
 
-def test_multipliers_that_are_given_are_used(client: httpx.Client) -> None:
-    inputs = [
-        Input("x", np.array([[100, 100]], np.int32)),
-        Input("multiplier", np.array([1 << 30, 1 << 30], np.int32)),
-        Input("shift", np.array([0, 1], np.int32)),
-    ]
-    types = {
-        "input_type": "!quant.uniform<i32:f32:1, {0.1, 0.1}>",
-        "output_type": "!quant.uniform<i8:f32, 0.1>",
-    }
-    reply = read(infer(client, "requantize", inputs, parameters=types))
-    assert reply.outputs["y"].tolist() == [[50, 100]]
-    assert reply.outputs["multiplier"].tolist() == [1 << 30, 1 << 30]
-    assert reply.outputs["shift"].tolist() == [0, 1]
-
-
-def test_the_comparison_is_that_of_the_json_face(client: httpx.Client) -> None:
-    a, b = np.array([[3, 4], [0, 127]], np.int8), np.array([[3, 5], [0, 100]], np.int8)
-    text = "!quant.uniform<i8:f32, 0.5:3>"
-    named = {"a_type": text, "b_type": f"tensor<2x2x{text}>", "max_reported": 1}
-    reply = read(infer(client, "compare", [Input("b", b), Input("a", a)], parameters=named))
-    tensors = {
-        name: {"type": f"tensor<2x2x{text}>", "values": x.reshape(-1).tolist()} for name, x in (("a", a), ("b", b))
-    }
-    other = client.post("/v1/compare", json={**tensors, "max_reported": 1}).json()
-    assert reply.outputs["first"].tolist() == [mismatch["index"] for mismatch in other["first"]] == [1]
-    buckets = [[bucket[name] for name in ("low", "high", "count")] for bucket in other["histogram"]["buckets"]]
-    assert reply.outputs["histogram"].tolist() == buckets
-    expected = {name: value for name, value in other.items() if name not in ("first", "histogram")}
-    expected |= {name: other["histogram"][name] for name in ("unit", "undefined")}
-    assert reply.head["parameters"] == expected
-
-
-@pytest.mark.parametrize("format_", ["mxfp4_e2m1", "mxint8", "nvfp4", "Q4_0"])
-def test_blocks_are_those_of_the_json_face(client: httpx.Client, format_: str) -> None:
-    x = np.random.default_rng(5).normal(size=(2, 64)).astype(np.float32)
-    reply = read(infer(client, "quantize_blocks", [Input("x", x)], parameters={"format": format_}))
-    tensor = {"type": "tensor<2x64xf32>", "values": x.reshape(-1).tolist()}
-    other = client.post("/v1/blocks/quantize", json={"input": tensor, "format": format_}).json()
-    parts = [name for name in ("elements", "scales", "blocks") if name in other]
-    assert list(reply.outputs) == parts
-    for name in parts:
-        assert reply.outputs[name].reshape(-1).tolist() == other[name]["values"]
-    given = {"format": format_, "output_type": "tensor<2x64xf32>"}
-    if "global_scale" in other:
-        assert reply.head["parameters"]["global_scale"] == other["global_scale"]
-        given["global_scale"] = other["global_scale"]
-    parts_in = [Input(name, reply.outputs[name]) for name in parts]
-    back = read(infer(client, "dequantize_blocks", parts_in, parameters=given))
-    body = {"format": format_, "output_type": "tensor<2x64xf32>", **{name: other[name] for name in parts}}
-    if "global_scale" in other:
-        body["global_scale"] = other["global_scale"]
-    again = client.post("/v1/blocks/dequantize", json=body).json()
-    assert back.outputs["y"].tobytes() == np.array(again["output"]["values"], np.float32).tobytes()
-
-
 def test_a_raw_request_is_a_tensor_without_json(client: httpx.Client) -> None:
     x = np.array([0.25, 0.75, -1.5], np.float32)
     for content in (x.tobytes(), (x.tobytes()[at : at + 1] for at in range(12))):
@@ -372,10 +304,3 @@ def test_a_raw_request_is_a_tensor_without_json(client: httpx.Client) -> None:
     stochastic = {"output_type": TARGET, "rounding": "stochastic", "seed": "7"}
     reply = client.post("/v2/models/quantize/infer", params=stochastic, content=x.tobytes(), headers={LENGTH: "0"})
     assert read(reply).head["parameters"]["rounding"] == "stochastic"
-
-
-def test_large_tensors(client: httpx.Client) -> None:
-    x = np.random.default_rng(6).normal(size=(1 << 22) + 3).astype(np.float32)
-    parameters = {"output_type": "!quant.uniform<i8:f32, 0.05:1>", "binary_data_output": True}
-    y = read(infer(client, "quantize", [Input("x", x)], parameters=parameters)).outputs["y"]
-    assert y.tobytes() == np.clip(np.rint(x / np.float32(0.05) + 1), -128, 127).astype(np.int8).tobytes()

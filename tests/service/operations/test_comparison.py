@@ -1,92 +1,20 @@
-"""Two tensors compared through the real server."""
+"""Comparisons, blocks and explanations over HTTP: forms and limits of a request, and what is refused."""
 
 from __future__ import annotations
 
-import base64
-import math
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
-QUANTIZED = "tensor<2x3x!quant.uniform<i8:f32, 0.5:3>>"
-
-
-def tensor(type_text: str, array: np.ndarray[Any, Any]) -> dict[str, str]:
-    return {"type": type_text, "data": base64.b64encode(array.tobytes()).decode()}
-
-
-def compared(client: httpx.Client, a: dict[str, Any], b: dict[str, Any], **more: Any) -> dict[str, Any]:
-    reply = client.post("/v1/compare", json={"a": a, "b": b, **more})
-    assert reply.status_code == 200, reply.text
-    found: dict[str, Any] = reply.json()
-    return found
-
-
-def test_stored_integers_of_one_type(client: httpx.Client) -> None:
-    a = {"type": QUANTIZED, "values": [3, 4, 0, 127, -128, 7]}
-    b = {"type": QUANTIZED, "values": [3, 5, 0, 100, -128, 7]}
-    assert compared(client, a, b) == {
-        "equal": False,
-        "elements": 6,
-        "mismatches": 2,
-        "bit_mismatches": 2,
-        "first": [
-            {"index": 1, "position": [0, 1], "a": "4", "b": "5", "real_a": "0.5", "real_b": "1.0"},
-            {"index": 3, "position": [1, 0], "a": "127", "b": "100", "real_a": "62.0", "real_b": "48.5"},
-        ],
-        "histogram": {
-            "unit": "steps",
-            "buckets": [
-                {"low": -31, "high": -17, "count": 1},
-                *({"low": step, "high": step, "count": 0} for step in range(-16, 0)),
-                {"low": 0, "high": 0, "count": 4},
-                {"low": 1, "high": 1, "count": 1},
-            ],
-            "undefined": 0,
-        },
-        "left_out": 0,
-        "max_absolute_error": 13.5,
-        "mean_absolute_error": 14 / 6,
-        "sqnr_db": pytest.approx(10 * math.log10((0.25 + 2.25 + 62**2 + 65.5**2 + 4) / (0.25 + 13.5**2)), rel=1e-14),
-    }
-
-
-def test_a_tensor_is_equal_to_itself(client: httpx.Client) -> None:
-    floats = {"type": "tensor<3xf32>", "values": [0.5, "NaN", "Infinity"]}
-    assert compared(client, floats, floats) == {
-        "equal": True,
-        "elements": 3,
-        "mismatches": 0,
-        "bit_mismatches": 0,
-        "first": [],
-        "histogram": {"unit": "ulps", "buckets": [{"low": 0, "high": 0, "count": 3}], "undefined": 0},
-        "left_out": 2,
-        "max_absolute_error": 0.0,
-        "mean_absolute_error": 0.0,
-    }
-
-
-def test_a_quantization_and_its_input(client: httpx.Client) -> None:
-    floats = {"type": "tensor<4xf32>", "values": [0.5, 0.75, "NaN", 1e9]}
-    output = client.post(
-        "/v1/quantize", json={"input": floats, "output_type": "!quant.uniform<i8:f32, 0.5:3>", "profile": "onnx"}
-    ).json()["output"]
-    found = compared(client, output, floats)
-    assert "bit_mismatches" not in found
-    assert (found["mismatches"], found["left_out"]) == (3, 1)
-    assert found["first"][0] == {"index": 1, "position": [1], "a": "5", "b": "0.75", "real_a": "1.0"}
-    assert found["first"][1]["b"] == "NaN"
-    assert found["histogram"]["undefined"] == 1
-    assert found["histogram"]["unit"] == "steps"
-    assert found["max_absolute_error"] == 1e9 - 62
+from tests.service.replies import encoded, refused
 
 
 def test_the_number_of_listed_mismatches(client: httpx.Client) -> None:
-    a, b = tensor("tensor<5000xi8>", np.zeros(5000, np.int8)), tensor("tensor<5000xi8>", np.ones(5000, np.int8))
+    a, b = ({"type": "tensor<5000xi8>", "data": encoded(np.full(5000, each, np.int8))} for each in (0, 1))
     for asked, listed in (({}, 10), ({"max_reported": 0}, 0), ({"max_reported": 1000}, 1000)):
-        found = compared(client, a, b, **asked)
+        found = client.post("/v1/compare", json={"a": a, "b": b, **asked}).json()
         assert found["mismatches"] == 5000
         assert [each["index"] for each in found["first"]] == list(range(listed))
 
@@ -102,17 +30,6 @@ def test_a_decimal_is_rounded_once_on_either_side(client: httpx.Client) -> None:
             headers={"content-type": "application/json"},
         ).json()
         assert {"low": low, "high": low, "count": 1} in reply["histogram"]["buckets"]
-
-
-def test_large_tensors_by_the_thread_pool(client: httpx.Client) -> None:
-    rng = np.random.default_rng(2)
-    a = rng.normal(size=700_000).astype(np.float32)
-    b = a.copy()
-    b[[7, 650_000]] = np.nextafter(b[[7, 650_000]], np.float32(np.inf))
-    found = compared(client, tensor("tensor<700x1000xf32>", a), tensor("tensor<700x1000xf32>", b))
-    assert [each["position"] for each in found["first"]] == [[0, 7], [650, 0]]
-    assert sum(bucket["count"] for bucket in found["histogram"]["buckets"]) == 700_000
-    assert found["max_absolute_error"] == float(np.abs(b.astype(float) - a).max())
 
 
 @pytest.mark.parametrize(
@@ -132,10 +49,7 @@ def test_types_that_cannot_be_compared(
 ) -> None:
     numbers = [0] * 6
     reply = client.post("/v1/compare", json={"a": {"type": a, "values": numbers}, "b": {"type": b, "values": numbers}})
-    assert (reply.status_code, reply.json()["code"]) == (422, code), reply.text
-    (fault,) = reply.json()["errors"]
-    assert fault["pointer"] == pointer
-    assert words in reply.json()["detail"]
+    assert words in refused(reply, 422, code, pointer)["detail"]
 
 
 @pytest.mark.parametrize(
@@ -150,14 +64,95 @@ def test_types_that_cannot_be_compared(
         ({"b": {"type": "tensor<2xi8>", "data": "!!!!"}}, 400, "base64", "/b/data"),
     ],
 )
-def test_requests_that_are_wrong(
+def test_comparisons_that_are_wrong(
     client: httpx.Client, change: dict[str, Any], status: int, code: str, pointer: str
 ) -> None:
     good = {"type": "tensor<2xi8>", "values": [1, 2]}
-    reply = client.post("/v1/compare", json={"a": good, "b": good, **change})
-    assert (reply.status_code, reply.json()["code"]) == (status, code), reply.text
-    assert reply.json()["errors"][0]["pointer"] == pointer
+    refused(client.post("/v1/compare", json={"a": good, "b": good, **change}), status, code, pointer)
+
+
+def test_a_code_that_no_small_float_has(client: httpx.Client) -> None:
     small = {"type": "tensor<2xf4E2M1FN>", "data": "ABA="}
     reply = client.post("/v1/compare", json={"a": {"type": "tensor<2xf4E2M1FN>", "data": "AAA="}, "b": small})
-    assert (reply.status_code, reply.json()["code"]) == (400, "tensor_data")
-    assert "element 1 of b is 16" in reply.json()["detail"]
+    assert "element 1 of b is 16" in refused(reply, 400, "tensor_data")["detail"]
+
+
+@pytest.mark.parametrize("in_values", [("elements",), ("scales",), ("elements", "scales"), ()])
+def test_any_part_in_values_asks_for_values(client: httpx.Client, in_values: tuple[str, ...]) -> None:
+    parts = {"elements": ("1x32xf4E2M1FN", [1] * 32), "scales": ("1x1xf8E8M0FNU", [127])}
+    body = {
+        name: {"type": f"tensor<{type_}>"}
+        | ({"values": codes} if name in in_values else {"data": encoded(bytes(codes))})
+        for name, (type_, codes) in parts.items()
+    }
+    options = {"format": "mxfp4_e2m1", "output_type": "tensor<1x32xf32>"}
+    output = client.post("/v1/blocks/dequantize", json={**body, **options}).json()["output"]
+    assert ("values" in output) == bool(in_values)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"format": "mxfp9"}, "request_invalid"),
+        ({"input": {"type": "tensor<1x31xf32>", "values": [0.0] * 31}}, "type_does_not_fit"),
+        ({"input": {"type": "tensor<1x32xf64>", "values": [0.0] * 32}}, "unsupported"),
+        ({"input": {"type": "tensor<1x32xi8>", "values": [0] * 32}}, "unsupported"),
+        ({"format": "nvfp4", "global_scale": "one"}, "parameter_invalid"),
+        ({"format": "nvfp4", "global_scale": "0"}, "parameter_invalid"),
+        ({"format": "Q8_0", "input": {"type": "tensor<32xf32>", "values": ["NaN"] * 32}}, "precondition_failed"),
+    ],
+)
+def test_what_is_not_quantized_to_blocks(client: httpx.Client, change: dict[str, Any], code: str) -> None:
+    body = {"input": {"type": "tensor<1x32xf32>", "values": [1.0] * 32}, "format": "mxfp8_e4m3", **change}
+    refused(client.post("/v1/blocks/quantize", json=body), 422, code)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"scales": {"type": "tensor<1x2xf8E8M0FNU>", "values": [1, 2]}}, "type_does_not_fit"),
+        ({"blocks": {"type": "tensor<1xui8>", "values": [1]}}, "request_invalid"),
+        ({"global_scale": "1.0"}, "unsupported"),
+        ({"format": "Q8_0"}, "request_invalid"),
+    ],
+)
+def test_parts_that_are_not_the_formats(client: httpx.Client, change: dict[str, Any], code: str) -> None:
+    body = {
+        "format": "mxfp4_e2m1",
+        "output_type": "tensor<1x32xf32>",
+        "elements": {"type": "tensor<1x32xf4E2M1FN>", "values": [1] * 32},
+        "scales": {"type": "tensor<1x1xf8E8M0FNU>", "values": [127]},
+        **change,
+    }
+    refused(client.post("/v1/blocks/dequantize", json=body), 422, code)
+
+
+QUANTIZED = "!quant.uniform<i8:f32, 0.5:3>"
+
+
+def test_at_most_256_elements_are_explained(client: httpx.Client) -> None:
+    request: dict[str, Any] = {
+        "input": {"type": "tensor<256xf32>", "data": encoded(np.ones(256, np.float32))},
+        "output_type": QUANTIZED,
+    }
+    assert len(client.post("/v1/explain/quantize", json=request).json()["elements"]) == 256
+    request["input"] = {"type": "tensor<257xf32>", "data": encoded(np.ones(257, np.float32))}
+    refused(client.post("/v1/explain/quantize", json=request), 413, "limit_exceeded", "/input/type")
+
+
+def test_what_the_profile_does_not_define_is_refused_likewise(client: httpx.Client) -> None:
+    request = {
+        "input": {"type": "tensor<2xf32>", "values": [1, 1e9]},
+        "output_type": "!quant.uniform<i8:f32, 0.5>",
+        "profile": "mlir",
+    }
+    plain, explained = (client.post(f"/v1{path}/quantize", json=request) for path in ("", "/explain"))
+    assert plain.status_code == explained.status_code == 422
+    assert {**plain.json(), "request_id": ""} == {**explained.json(), "request_id": ""}
+
+
+def test_an_empty_tensor_has_nothing_to_explain(client: httpx.Client) -> None:
+    request = {"input": {"type": "tensor<0x3xf32>", "values": []}, "output_type": QUANTIZED}
+    reply = client.post("/v1/explain/quantize", json=request)
+    assert reply.status_code == 200, reply.text
+    assert (reply.json()["formula"], reply.json()["elements"]) == ([], [])

@@ -1,4 +1,4 @@
-"""The conversions through the real server: JSON and `.npy` give the same bits, and they are the profile's."""
+"""Conversions through the real server: forms, shapes and sizes of what is sent, and what is said of results."""
 
 from __future__ import annotations
 
@@ -9,26 +9,22 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from requant_service.http.openapi_operation import REQUEST_MODELS
-
-PER_AXIS = "!quant.uniform<i8:f32:1, {0.5:3,0.25,0.125:-7}>"
-
-
-def npy(array: np.ndarray[Any, Any]) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()
+from tests.core.plan.test_packing import dtype_of
+from tests.oracles import casts as cast_oracle
+from tests.service.replies import encoded, npy
 
 
-def load(reply: httpx.Response) -> np.ndarray[Any, Any]:
+def load(reply: httpx.Response) -> NDArray[Any]:
     assert reply.status_code == 200, reply.text
-    loaded: np.ndarray[Any, Any] = np.load(io.BytesIO(reply.content), allow_pickle=False)
+    loaded: NDArray[Any] = np.load(io.BytesIO(reply.content), allow_pickle=False)
     return loaded
 
 
-def tensor(type_text: str, array: np.ndarray[Any, Any]) -> dict[str, str]:
-    return {"type": type_text, "data": base64.b64encode(array.tobytes()).decode()}
+def tensor(type_text: str, array: NDArray[Any]) -> dict[str, str]:
+    return {"type": type_text, "data": encoded(array)}
 
 
 def converted(client: httpx.Client, operation: str, **body: Any) -> dict[str, Any]:
@@ -36,21 +32,6 @@ def converted(client: httpx.Client, operation: str, **body: Any) -> dict[str, An
     assert reply.status_code == 200, reply.text
     found: dict[str, Any] = reply.json()
     return found
-
-
-@pytest.mark.parametrize(
-    ("profile", "expected"), [("stablehlo", [4, 4, 6, 2]), ("onnx", [3, 5, 5, 3]), ("litert", [4, 5, 6, 2])]
-)
-def test_the_tie_discriminator(client: httpx.Client, profile: str, expected: list[int]) -> None:
-    reply = converted(
-        client,
-        "quantize",
-        input={"type": "tensor<4xf32>", "values": [0.5, 1.5, 2.5, -0.5]},
-        output_type="!quant.uniform<i8:f32, 1.0:3>",
-        profile=profile,
-    )
-    assert reply["output"]["values"] == expected
-    assert reply["report"]["profile"] == profile
 
 
 def test_a_reply_has_the_form_of_its_request_and_the_canonical_type(client: httpx.Client) -> None:
@@ -73,54 +54,6 @@ def test_a_reply_has_the_form_of_its_request_and_the_canonical_type(client: http
         "saturated_high": 2,
         "nan": 1,
     }
-
-
-def test_json_and_npy_agree(client: httpx.Client) -> None:
-    floats = np.random.default_rng(7).normal(0, 20, (50, 3)).astype(np.float32)
-    by_json = converted(client, "quantize", input=tensor("tensor<50x3xf32>", floats), output_type=PER_AXIS)
-    by_npy = client.post("/v1/npy/quantize", params={"output_type": PER_AXIS}, content=npy(floats))
-    stored = load(by_npy)
-    assert stored.dtype == np.int8
-    assert stored.shape == (50, 3)
-    assert base64.b64decode(by_json["output"]["data"]) == stored.tobytes()
-    report = by_json["report"]
-    assert by_npy.headers["Requant-Type"] == by_json["output"]["type"]
-    assert by_npy.headers["Requant-Profile"] == report["profile"]
-    assert int(by_npy.headers["Requant-Saturated"]) == report["saturated_low"] + report["saturated_high"] > 0
-
-    stored_type = by_npy.headers["Requant-Type"]
-    back = client.post("/v1/npy/dequantize", params={"input_type": stored_type}, content=by_npy.content)
-    by_json = converted(client, "dequantize", input=tensor(stored_type, stored))
-    assert load(back).dtype == np.float32
-    assert base64.b64decode(by_json["output"]["data"]) == load(back).tobytes()
-    inside = (stored > -128) & (stored < 127)
-    half_steps = np.array([0.25, 0.125, 0.0625]) * (1 + 1e-5)
-    assert (np.abs(load(back) - floats) <= half_steps)[inside].all()
-
-    query = {"input_type": stored_type, "output_type": "!quant.uniform<i16:f32:1, {0.25,0.5,0.125:1}>"}
-    for profile in ("litert", "litert_single_rounding"):
-        moved = client.post("/v1/npy/requantize", params={**query, "profile": profile}, content=by_npy.content)
-        by_json = converted(
-            client,
-            "requantize",
-            input=tensor(stored_type, stored),
-            output_type=query["output_type"],
-            profile=profile,
-        )
-        assert base64.b64decode(by_json["output"]["data"]) == load(moved).tobytes()
-        assert len(by_json["multipliers"]) == 3
-
-
-def test_given_multipliers_are_used_and_echoed(client: httpx.Client) -> None:
-    body = {
-        "input": {"type": "tensor<3x!quant.uniform<i32:f32, 1.0>>", "values": [1000, -1000, 10**9]},
-        "output_type": "!quant.uniform<i8:f32, 1.0>",
-        "multipliers": [{"multiplier": 1 << 30, "shift": -3}],
-    }
-    reply = converted(client, "requantize", **body)
-    assert reply["multipliers"] == body["multipliers"]
-    assert reply["output"]["values"] == [63, -63, 127]
-    assert reply["report"]["saturated_high"] == 1
 
 
 def test_a_bare_type_is_bound_to_the_shape_of_the_npy(client: httpx.Client) -> None:
@@ -211,3 +144,50 @@ def test_every_default_may_be_sent(client: httpx.Client) -> None:
         named = path.replace("{model}", "quantize").replace("{version}", "1")
         reply = client.post(named, json=defaults | media["example"])
         assert reply.status_code == 200, (path, reply.text)
+
+
+def drawn(storage: str, count: int) -> NDArray[Any]:
+    """Numbers of a storage that f32 has, both ends of the range among them or near."""
+    width, signed = int(storage[1:]), storage[0] == "i"
+    high = (1 << (width - signed)) - 1
+    found = np.random.default_rng(width).integers(-high - 1 if signed else 0, high + 1, count)
+    found[:2] = -high - 1 if signed else 0, high
+    return found.astype(dtype_of(width, signed=signed))
+
+
+@pytest.mark.parametrize(("storage", "width"), [("i12", 12), ("u24", 24)])
+def test_a_long_packed_tensor_in_pieces(client: httpx.Client, storage: str, width: int) -> None:
+    plain = drawn(storage, 1_000_003)
+    x = plain.astype(np.float32) * np.float32(0.25)
+    # Three bytes for two numbers of 12 bits, and for one of 24: what they are by their bytes alone.
+    pairs = np.append(plain, np.zeros(1, plain.dtype)).astype(np.uint64) & np.uint64((1 << width) - 1)
+    if width == 12:
+        words = pairs[::2] | pairs[1::2] << np.uint64(12)
+        expected = words.astype("<u4").view(np.uint8).reshape(-1, 4)[:, :3].tobytes()[: -(-x.size * 3 // 2)]
+    else:
+        expected = pairs[:-1].astype("<u4").view(np.uint8).reshape(-1, 4)[:, :3].tobytes()
+    type_, options = f"!quant.uniform<{storage}:f32, 0.25>", {"profile": "mlir", "packing": "dense"}
+    dense = client.post("/v1/npy/quantize", params={"output_type": type_, **options}, content=npy(x))
+    assert load(dense).tobytes() == expected
+    back = {"input_type": f"tensor<{x.size}x{type_}>", **options}
+    assert load(client.post("/v1/npy/dequantize", params=back, content=dense.content)).tobytes() == x.tobytes()
+
+
+@pytest.mark.parametrize("profile", cast_oracle.TARGETS)
+def test_the_page_of_a_profile_says_what_special_values_give(client: httpx.Client, profile: str) -> None:
+    """The codes on the page are the oracle's."""
+    casts = client.get(f"/v1/profiles/{profile}").json()["casts"]
+    assert casts["sources"] == list(cast_oracle.SOURCES[profile])
+    assert sorted(each["type"] for each in casts["formats"]) == sorted(cast_oracle.TARGETS[profile])
+    largest = float(np.finfo(np.float32).max)
+    special = [largest, -largest, float("inf"), -float("inf"), float("nan"), -float("nan"), -0.0]
+    for each in casts["formats"]:
+        for name, saturate in (("codes", None), ("saturate_false", False)):
+            if name == "saturate_false" and name not in each:
+                assert profile not in cast_oracle.CHOOSE_SATURATION or each["type"][:2] != "f8"
+                continue
+            found = [int(code, 16) for code in each[name].values()]
+            expected = [
+                cast_oracle.cast(profile, "f32", each["type"], value, saturate=saturate).code for value in special
+            ]
+            assert found == expected, (each["type"], name)

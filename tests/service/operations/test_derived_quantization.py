@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 from typing import Any
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from requant.calibration.ranges import RANGE_RULES
 from requant_service.json_api.schemas.calibration import QuantizeCalibration
 from requant_service.operations.calibration.options import CALIBRATION_OPTIONS
+from tests.service.replies import npy
 from tests.support import oip_wire
 from tests.support.asgi import post, ready_app
 
@@ -65,12 +65,6 @@ def text_of(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def npy(x: NDArray[Any]) -> bytes:
-    file = io.BytesIO()
-    np.save(file, x)
-    return file.getvalue()
 
 
 def in_json(client: httpx.Client, output_type: str, calibration: dict[str, Any], x: NDArray[Any] = X) -> httpx.Response:

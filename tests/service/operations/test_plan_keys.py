@@ -1,15 +1,19 @@
-"""Plans of the JSON face and of the Open Inference Protocol are kept: what a request says is never that of another."""
+"""Plans are kept in all protocols: what a request says is never that of another, and what differs is planned anew."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from requant.operations import OPERATIONS
 from requant_service.app import Application
+from requant_service.npy_api import conversion as npy_conversion
+from tests.service.replies import npy
 from tests.support.asgi import Reply, post, ready_app
 
 Body = dict[str, Any]
@@ -147,3 +151,66 @@ def test_the_same_request_is_planned_once(request_: tuple[str, Body]) -> None:
             assert len(app.state.runtime.planned) == 1
 
     asyncio.run(run())
+
+
+def _file(values: list[float], dtype: str = "<f4") -> bytes:
+    return npy(np.array(values, dtype))
+
+
+def _stored(reply: Reply) -> list[int]:
+    assert reply.status == 200, reply.body
+    found: list[int] = np.load(io.BytesIO(reply.body)).tolist()
+    return found
+
+
+def test_the_same_query_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, planned = ready_app(), []
+    plan = npy_conversion._plan
+
+    async def counted(*arguments: object) -> object:
+        planned.append(arguments)
+        return await plan(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(npy_conversion, "_plan", counted)
+
+    async def run() -> None:
+        async def quantize(values: list[float], dtype: str = "<f4", **query: str) -> Reply:
+            body = _file(values, dtype)
+            return await post(app, "/v1/npy/quantize", {"output_type": _I8, **query}, [body], declared=len(body))
+
+        assert _stored(await quantize([0.5, 1])) == [4, 5]
+        assert _stored(await quantize([1, 0.5])) == [5, 4]
+        assert len(planned) == 1
+        assert _stored(await quantize([1, 0.5, 2])) == [5, 4, 7]
+        assert _stored(await quantize([1, 0.25], profile="onnx")) == [5, 3]
+        assert _stored(await quantize([1, 0.25])) == [5, 4]
+        assert len(planned) == 3
+        # Another element kind of the same size and shape is refused, not read as the one before.
+        refused = await quantize([1, 2], "<i4")
+        assert refused.status == 422, refused.body
+
+    asyncio.run(run())
+
+
+def test_what_a_kept_query_does_not_cover_is_still_checked() -> None:
+    app, body = ready_app(), _file([1.0])
+
+    async def run() -> None:
+        query = {"output_type": _I8}
+        for _ in range(2):
+            assert (await post(app, "/v1/npy/quantize", query, [body], declared=len(body))).status == 200
+            other_path = await post(app, "/v1/npy/requantize", query, [body], declared=len(body))
+            assert other_path.status == 422
+            unknown = await post(app, "/v1/npy/quantize", {**query, "a": "b"}, [body], declared=len(body))
+            assert (unknown.status, json.loads(unknown.body)["code"]) == (422, "request_invalid")
+            short = await post(app, "/v1/npy/quantize", query, [body[:-1]], declared=len(body) - 1)
+            assert (short.status, json.loads(short.body)["code"]) == (400, "npy")
+
+    asyncio.run(run())
+
+
+def test_a_query_is_planned_without_a_cache() -> None:
+    app, body = ready_app(plan_cache_bytes=0), _file([1.0])
+    for _ in range(2):
+        reply = asyncio.run(post(app, "/v1/npy/quantize", {"output_type": _I8}, [body], declared=len(body)))
+        assert _stored(reply) == [5]

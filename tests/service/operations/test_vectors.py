@@ -54,21 +54,6 @@ def test_all_formats_and_the_model_have_the_same_vectors(client: httpx.Client) -
             assert found["parameters"]["text"] == (header.text if form == "c_header" else memory)
 
 
-def test_the_reply_of_an_operator_is_that_of_the_operator(client: httpx.Client) -> None:
-    made = client.post("/v1/vectors", json=QUANTIZE).json()
-    bits = np.array([int(each["input_bits"], 16) for each in made["vectors"]], np.uint32)
-    texts = [each["input"] for each in made["vectors"]]
-    values = [float(text) if np.isfinite(float(text)) else text for text in texts]
-    x = {"type": f"tensor<{bits.size}xf32>", "values": values}
-    scale, zero_point = made["parameter_sets"][0]["parameters"]
-    assert (scale["name"], scale["bits"], zero_point["name"]) == ("y_scale", "0x3DCCCCCD", "y_zero_point")
-    call = {"x": x, "y_scale": {"type": "tensor<f32>", "values": [float(scale["value"])]}}
-    call["y_zero_point"] = {"type": "tensor<i8>", "values": [int(zero_point["value"])]}
-    reply = client.post("/v1/onnx/QuantizeLinear", json={"opset": 21, "inputs": call})
-    assert reply.status_code == 200, reply.text
-    assert reply.json()["outputs"]["y"]["values"] == [int(each["expected"]) for each in made["vectors"]]
-
-
 @pytest.mark.parametrize(("change", "status", "pointer"), [
     ({"operation": "add"}, 422, "/operation"),
     ({"count": 1 << 30}, 422, "/count"),

@@ -10,11 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from requant.operators.description import Operator
-from requant.operators.registry import OPERATORS
-from requant_service.json_api.catalog.operators import route_path
 from requant_service.oip.grpc import inference_pb2 as pb
-from requant_service.oip.models.registry import MODELS
 from tests.conftest import Server
 from tests.interop.clients.model_cases import CASES, ModelCase
 from tests.support.inference_messages import (
@@ -27,7 +23,6 @@ from tests.support.inference_messages import (
     request_of,
     values_of,
 )
-from tests.support.model_calls import array_of, model_call
 from tests.support.oip_wire import Input, body_of, read
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
@@ -59,19 +54,6 @@ def check_same(channel: Any, http: httpx.Client, model: str, inputs: dict[str, A
         assert found[name].tobytes() == array.tobytes()
     for output, described in zip(reply.outputs, expected.head["outputs"], strict=True):
         assert values_of(output.parameters)["element_type"] == described["parameters"]["element_type"]
-
-
-@pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
-def test_every_operator_takes_an_implementation(channel: Any, http: httpx.Client, operator: Operator) -> None:
-    name, request = operator.full_name, dict(operator.example)
-    inputs, parameters = model_call(request, slots=set(), parameters={each.name for each in MODELS[name].parameters})
-    implementation = http.get(f"/v1/operators/{name}").json()["implementations"][0]
-    tensors = {f"{each.name}:{each.datatype}": each.array for each in inputs}
-    version = str(max((each for each in operator.versions if each <= request.get("opset", 0)), default=1))
-    given = {**parameters, "implementation": implementation}
-    found = outputs_of(infer(channel, request_of(name, tensors, given, model_version=version)))
-    for output, tensor in http.post(route_path(operator), json=request).json()["outputs"].items():
-        assert found[output].tobytes() == array_of(tensor).tobytes()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.model)

@@ -13,9 +13,9 @@ from requant.convert.quantize import NanPolicy, plan_quantize
 from requant.convert.quantize_plans import ROUNDINGS
 from requant.errors import PreconditionError, UnsupportedError
 from requant.mlir import parse_type
-from requant.mlir.types import TensorType
 from requant.profiles import PROFILES, Operation, Rounding
 from tests.oracles import quantization as oracle
+from tests.support.drawn_types import tensor
 from tests.support.float_samples import around_ties
 
 HALF = Fraction(1, 2)
@@ -28,12 +28,6 @@ RULES: dict[Rounding, Callable[[Fraction], int]] = {
     Rounding.FLOOR: math.floor,
     Rounding.CEILING: math.ceil,
 }
-
-
-def tensor(text: str) -> TensorType:
-    parsed = parse_type(text)
-    assert isinstance(parsed, TensorType)
-    return parsed
 
 
 def drawn(seed: int, index: int) -> int:

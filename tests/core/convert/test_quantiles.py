@@ -16,13 +16,13 @@ from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import NanPolicy, plan_quantize
 from requant.errors import PreconditionError, TensorDataError, UnsupportedError
 from requant.mlir import parse_type
-from requant.mlir.types import TensorType
 from requant.plan.plan import Plan
 from requant.profiles import PROFILES, Operation, Rounding
 from tests.oracles import quantiles as quantile_oracle
 from tests.oracles.quantiles import Table, nf4
 from tests.oracles.quantization import Stored
 from tests.support.cases import sample
+from tests.support.drawn_types import tensor
 from tests.support.float_samples import SPECIAL, neighbours, patterns, sixteen_bits
 
 Array = NDArray[Any]
@@ -54,12 +54,6 @@ def storage(table: Table, codes: str) -> str:
     narrowed = f"<{table.bounds[0]}:{table.bounds[1]}>" if table.bounds else ""
     entries = ", ".join(f"{entry:.17e}" for entry in table.entries)
     return f"!quant.quantile<{codes}:{table.value}, {{{entries}}}{bounds}>{narrowed}"
-
-
-def tensor(text: str) -> TensorType:
-    parsed = parse_type(text)
-    assert isinstance(parsed, TensorType)
-    return parsed
 
 
 def run(plan: Plan, source: Array) -> tuple[list[Any], list[int]]:

@@ -16,10 +16,10 @@ from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import NanPolicy, plan_quantize
 from requant.errors import PreconditionError, RequantError, TypeFitError, UnknownNameError, UnsupportedError
 from requant.mlir import parse_type
-from requant.mlir.types import TensorType
 from requant.plan.plan import Plan
 from tests.oracles import quantization as oracle
 from tests.support.cases import examples, sample, sample_array
+from tests.support.drawn_types import tensor
 from tests.support.float_samples import SPECIAL, around_ties, patterns
 
 QUANTIZE: dict[str, Callable[[float, float, int, int, int], oracle.Stored]] = {
@@ -34,12 +34,6 @@ DEQUANTIZE: dict[str, Callable[[int, float, int], float]] = {
 }
 RANGES = {"i8": (-128, 127), "u8": (0, 255), "i16": (-32768, 32767), "u16": (0, 65535), "i32": (-(2**31), 2**31 - 1)}
 SCALES = (1.0, 0.5, 0.1, 0.0237, 1 / 255, 3.0, 1.401298464324817e-45, 1e-30, 1e30)
-
-
-def tensor(text: str) -> TensorType:
-    parsed = parse_type(text)
-    assert isinstance(parsed, TensorType)
-    return parsed
 
 
 def f32_scale(scale: float) -> float:

@@ -21,20 +21,14 @@ from requant.errors import (
 )
 from requant.kernels.simd.fixed_point import high_multiply, rounding_divide_by_power_of_two
 from requant.mlir import parse_type
-from requant.mlir.types import TensorType
 from requant.schemes import Multiplier
 from tests.oracles import quantization as oracle
 from tests.support.cases import examples, sample
+from tests.support.drawn_types import tensor
 from tests.support.lanes import of_lanes
 from tests.vector_cases import load
 
 RANGES = {"i8": (-128, 127), "u8": (0, 255), "i16": (-32768, 32767), "u16": (0, 65535), "i32": (-(2**31), 2**31 - 1)}
-
-
-def tensor(text: str) -> TensorType:
-    parsed = parse_type(text)
-    assert isinstance(parsed, TensorType)
-    return parsed
 
 
 def scaled(profile: str, v: int, m: int, shift: int) -> int | None:

@@ -12,11 +12,11 @@ from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import plan_quantize
 from requant.errors import TensorDataError, UnsupportedError
 from requant.mlir import parse_type
-from requant.mlir.types import TensorType
 from requant.profiles import PROFILES, Operation
 from tests.oracles import profiles as profile_oracle
 from tests.oracles import small_floats as small_float_oracle
 from tests.oracles.quantization import from_bits
+from tests.support.drawn_types import tensor
 from tests.support.float_samples import SPECIAL, patterns
 
 # The storages of the language: the others are element types, and not yet storages of MLIR.
@@ -29,12 +29,6 @@ CASES = [
     if storage in profile.operations[Operation.QUANTIZE].storages
 ]
 NAN = {("onnx", "f8E5M2"): 0x7F}
-
-
-def tensor(text: str) -> TensorType:
-    parsed = parse_type(text)
-    assert isinstance(parsed, TensorType)
-    return parsed
 
 
 def values(storage: str, scale: float) -> np.ndarray:

@@ -1,7 +1,8 @@
-"""add against exact integers, for every profile, and its stages."""
+"""Sums of quantized tensors and int32 biases against exact integers."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,17 @@ from hypothesis import strategies as st
 
 from requant.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
 from requant.integer.add import plan_add
+from requant.integer.output import plan_bias
 from requant.mlir import parse_type
-from tests.core.integer.test_matmul import bounds_of, tensor
+from requant.mlir.types import TensorType
+from requant.profiles import PROFILES, Operation
+from tests.core.integer.test_matmul import bounds_of
 from tests.oracles import addition as addition_oracle
+from tests.oracles.quantization import nearest_away, nearest_even
 from tests.support.cases import examples, sample
+from tests.support.drawn_types import tensor
 
-PROFILES = (
+PROFILES_WITH_ADD = (
     "litert", "litert_single_rounding", "litert_xnnpack", "stablehlo", "tosa", "tosa_double_round", "onnx",
     "onnx_reference", "onednn", "torch_decomposed",
 )  # fmt: skip
@@ -26,7 +32,7 @@ SCALES = st.one_of(st.sampled_from([0.5, 0.25, 1.0, 2.0]), st.floats(2.0**-6, 2.
 @settings(max_examples=examples(600))
 @given(data=st.data())
 def test_every_profile_against_integers(data: st.DataObject) -> None:
-    profile = data.draw(st.sampled_from(PROFILES))
+    profile = data.draw(st.sampled_from(PROFILES_WITH_ADD))
     wide = profile in ("litert", "litert_single_rounding", "tosa", "tosa_double_round") and data.draw(st.booleans())
     storages = ("i16",) if wide else ("i8",) if profile.startswith("tosa") else ("i8", "u8")
     types = [data.draw(st.sampled_from(storages)) for _ in range(3)]
@@ -69,7 +75,7 @@ def test_every_profile_against_integers(data: st.DataObject) -> None:
         assert np.array_equal(stages["sum"], stages["lhs_scaled"] + stages["rhs_scaled"])
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", PROFILES_WITH_ADD)
 def test_pieces_and_counts(profile: str) -> None:
     """More elements than a piece has: the oracle's values, and its tally."""
     # Fewer numbers make fewer pairs, and the oracle is asked once for each.
@@ -114,7 +120,7 @@ def test_broadcast() -> None:
     assert target.tolist() == [11, 12, 13, 21, 22, 23]
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", PROFILES_WITH_ADD)
 @pytest.mark.parametrize("shape", ["", "1x", "1x1x"])
 def test_broadcast_of_one_element(profile: str, shape: str) -> None:
     i8 = "!quant.uniform<i8:f32, 1.0>"
@@ -179,3 +185,18 @@ def test_the_multipliers_of_xnnpack(
     lhs, rhs, output = (f"!quant.uniform<i8:f32, {scale!r}>" for scale in scales)
     plan = plan_add(tensor(f"tensor<1x{lhs}>"), tensor(f"tensor<1x{rhs}>"), parse_type(output), "litert_xnnpack")
     assert [(each.multiplier, each.shift) for each in plan.arithmetic.multipliers] == list(multipliers)
+
+
+NEAREST = {"litert": nearest_away, "onnx": nearest_even}
+
+
+@pytest.mark.parametrize("profile", NEAREST)
+@pytest.mark.parametrize(("own", "sums"), [(0.5, 1.0), (0.25, 1.0), (1.0, 2.0), (0.75, 0.5), (0.1, 0.3), (3.0, 1.0)])
+def test_ties_go_where_the_profile_says(profile: str, own: float, sums: float) -> None:
+    values = np.array([*range(-9, 10), 2**31 - 1, -(2**31)], np.int32)
+    tensor = parse_type(f"tensor<{values.size}x!quant.uniform<i32:f32, {own}>>")
+    assert isinstance(tensor, TensorType)
+    rule = PROFILES[profile].operations[Operation.QUANTIZE]
+    ratio = Fraction(float(np.float32(own))) / Fraction(sums)
+    found = plan_bias(tensor, values.size, [sums], rule, profile).added(values)
+    assert found.tolist() == [NEAREST[profile](value * ratio) for value in values.tolist()]

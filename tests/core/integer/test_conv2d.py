@@ -20,10 +20,11 @@ from requant.integer.matmul import plan_matmul
 from requant.integer.trace import trace_product
 from requant.mlir import parse_type
 from requant.profiles.rule import Accumulator, SumOverflow
-from tests.core.integer.test_matmul import PROFILES, bounds_of, quantized, real, sides, tensor
+from tests.core.integer.test_matmul import PROFILES, bounds_of, quantized, real, sides
 from tests.oracles import contractions as product_oracle
 from tests.oracles.contractions import Side
 from tests.support.cases import EXHAUSTIVE, examples
+from tests.support.drawn_types import tensor
 from tests.vector_cases import load
 
 Array = np.ndarray[Any, Any]

@@ -16,11 +16,11 @@ from requant.integer.matmul import matmul_integers, plan_matmul
 from requant.integer.trace import trace_product
 from requant.kernels.contract import tile
 from requant.mlir import parse_type
-from requant.mlir.types import TensorType
 from requant.profiles.rule import Accumulator, SumOverflow
 from tests.oracles import contractions as product_oracle
 from tests.oracles.contractions import Side
 from tests.support.cases import examples, sample
+from tests.support.drawn_types import tensor
 from tests.vector_cases import load
 
 Array = np.ndarray[Any, Any]
@@ -39,12 +39,6 @@ SHAPES = (
     ((2, 3), (3, 0)),
     ((0, 2, 3), (0, 3, 4)),
 )
-
-
-def tensor(text: str) -> TensorType:
-    parsed = parse_type(text)
-    assert isinstance(parsed, TensorType)
-    return parsed
 
 
 @pytest.mark.parametrize(

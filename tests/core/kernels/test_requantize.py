@@ -26,18 +26,13 @@ from requant.schemes import SCHEMES, FixedPoint, Multiplier
 from tests.oracles import schemes as scheme_oracle
 from tests.oracles.scaling import BOUNDS, Scaling, check
 from tests.support.cases import EXHAUSTIVE, sample
+from tests.support.drawn_types import tensor
 from tests.support.near_ties import near_ties
 
 FAST = [kernel.compiled() for kernel in (requantize_by_multiplier, REQUANTIZE_F32, REQUANTIZE_F64)]
 SIZE = 3 * 4096 + 77
 FACTORS = (0.125, 0.0123, 0.35, 3e-5)
 """Of which the first has ties in floats too."""
-
-
-def tensor(text: str) -> TensorType:
-    parsed = parse_type(text)
-    assert isinstance(parsed, TensorType)
-    return parsed
 
 
 def flat(size: int, element: str) -> TensorType:

@@ -14,11 +14,12 @@ from requant.integer.matmul import plan_matmul
 from requant.lowering.passes.requant_to_integer_arith.loops import FIXED_POINT_SCHEMES
 from requant.mlir import parse_type
 from tests.core.integer.test_conv2d import activation, direct, same_pads
-from tests.core.integer.test_matmul import real, tensor
+from tests.core.integer.test_matmul import real
 from tests.core.lowering.integer_arith import Array, function, integer_module, quantized, run, tensor_type
 from tests.oracles import addition as addition_oracle
 from tests.oracles import contractions as product_oracle
 from tests.support.cases import examples
+from tests.support.drawn_types import tensor
 from tests.vector_cases import load
 
 SCHEMES = [name for name in FIXED_POINT_SCHEMES if name not in ("xnnpack_cvt8", "xnnpack_gemmlowp")]

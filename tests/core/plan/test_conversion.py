@@ -1,8 +1,10 @@
-"""Tensors in pieces: whatever the pieces and however they travel, the same bits and the same tally as in one."""
+"""Plans in pieces, in threads and on lanes: the same bits as whole."""
 
 from __future__ import annotations
 
 import itertools
+import random
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,18 +17,17 @@ from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import plan_quantize
 from requant.convert.requantize import plan_requantize
 from requant.errors import PreconditionError, TensorDataError
+from requant.formats.elements import FLOATS
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType
+from requant.plan.compute_dtype import f16_of_f32, f32_of_f16, narrowed, widen
 from requant.plan.plan import Conversion, Plan, merged, pack
+from requant.profiles import Rounding
+from tests.support.cases import EXHAUSTIVE
+from tests.support.drawn_types import tensor
 
 Array = NDArray[Any]
 ELEMENTS = 203
-
-
-def tensor(text: str) -> TensorType:
-    found = parse_type(text)
-    assert isinstance(found, TensorType)
-    return found
 
 
 def quantizing(element: str, target: str, profile: str = "stablehlo") -> Plan:
@@ -140,3 +141,96 @@ def test_packed_codes_that_a_table_does_not_have() -> None:
     packed = pack(np.array([0, 1, -1, 0, 0, 0, 0, 0, 0, 1, -2, 0], np.int8), 2)
     with pytest.raises(TensorDataError, match="element 10 is -2; its type holds -1 to 1"):
         conversion.step(packed[2:], np.empty(4, np.float32), 8, plan.new_counts())
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f4", "f8", "i4"])
+def test_an_array_of_another_width_is_no_f16(dtype: str) -> None:
+    with pytest.raises(TypeError, match="expected f16"):
+        f32_of_f16(np.zeros(3, dtype))
+    with pytest.raises(TypeError, match="expected f16"):
+        widen(np.zeros(3, dtype), FLOATS["f16"])
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f8", "i4"])
+def test_an_array_of_another_type_is_no_f32(dtype: str) -> None:
+    with pytest.raises(TypeError, match="expected f32"):
+        f16_of_f32(np.zeros(3, dtype))
+
+
+def test_f64_are_rounded_to_f16_once() -> None:
+    between = np.array([1 + 2**-11 + 2**-40])
+    assert narrowed(between, FLOATS["f16"]).tolist() == [1 + 2**-10]
+
+
+ROWS, COLUMNS = 480 if EXHAUSTIVE else 60, 96
+AXIS = ", ".join(f"{0.01 + 0.001 * i:.4f}:{i % 7 - 3}" for i in range(COLUMNS))
+PER_TENSOR = "!quant.uniform<i8:f32, 0.05:3>"
+TYPES = {
+    "per tensor": PER_TENSOR,
+    "last axis": f"!quant.uniform<i8:f32:1, {{{AXIS}}}>",
+    "i4": "!quant.uniform<i4:f32, 0.5:1>",
+    "f8E4M3FN": "!quant.uniform<f8E4M3FN:f32, 0.05>",
+}
+
+
+def typed(element: str) -> TensorType:
+    parsed = parse_type(f"tensor<{ROWS}x{COLUMNS}x{element}>")
+    assert isinstance(parsed, TensorType)
+    return parsed
+
+
+def plans() -> dict[str, tuple[Plan, int | None]]:
+    """Plans by name, each with the width of its packed output, if that is packed."""
+    real = typed("f32")
+    found: dict[str, tuple[Plan, int | None]] = {
+        f"f32 to {name}": (plan_quantize(real, parse_type(text), "onnx"), 4 if name == "i4" else None)
+        for name, text in TYPES.items()
+    }
+    drawn = plan_quantize(real, parse_type(PER_TENSOR), "stablehlo", rounding=Rounding.STOCHASTIC, seed=11)
+    found["f32 to i8, stochastic"] = drawn, None
+    found["i8 to f32"] = plan_dequantize(typed(TYPES["last axis"]), None, "onnx"), None
+    found["i8 to i8"] = (
+        plan_requantize(typed(PER_TENSOR), parse_type(TYPES["last axis"]), "litert"),
+        None,
+    )
+    return found
+
+
+PLANS = plans()
+
+
+def source_of(plan: Plan) -> Array:
+    rng = np.random.default_rng(12)
+    if plan.input_dtype.kind == "f":
+        real = (rng.standard_normal(plan.elements) * 3).astype(np.float32)
+        real[::97] = np.nan
+        return real
+    return rng.integers(-128, 128, plan.elements).astype(np.int8)
+
+
+def converted(plan: Plan, width: int | None, threads: int, size: int) -> tuple[bytes, list[int]]:
+    conversion, source = Conversion(plan, packed_out=width), source_of(plan)
+    target = np.zeros(conversion.output_entries, conversion.output_dtype)
+    pieces = list(conversion.pieces(0, plan.elements, size))
+    random.Random(threads).shuffle(pieces)
+
+    def step(piece: tuple[int, int]) -> Array:
+        begin, end = piece
+        counts = plan.new_counts()
+        conversion.step(
+            source[begin:end], target[conversion.output_at(begin) : conversion.output_at(end)], begin, counts
+        )
+        return counts
+
+    with ThreadPoolExecutor(threads) as pool:
+        tally: list[int] = merged(pool.map(step, pieces), plan.new_counts()).tolist()
+    return target.tobytes(), tally
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_threads_and_pieces_change_nothing(name: str) -> None:
+    plan, width = PLANS[name]
+    expected = converted(plan, width, 1, plan.elements)
+    for threads in (1, 2, 5):
+        for size in (8, 1000, 4096, plan.elements):
+            assert converted(plan, width, threads, size) == expected, f"{threads} threads, pieces of {size}"

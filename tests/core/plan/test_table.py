@@ -21,17 +21,12 @@ from requant.schemes import SCHEMES, Multiplier
 from tests.oracles import schemes as scheme_oracle
 from tests.oracles.scaling import BOUNDS, Scaling, check
 from tests.support.cases import EXHAUSTIVE, sample
+from tests.support.drawn_types import tensor
 
 # More than makes a table worth it, and no whole number of vectors.
 SIZE = 70_001
 BYTE = np.dtype(np.uint8)
 needs_tables = pytest.mark.skipif(not HAS_TABLES, reason="on this processor no plan has a table")
-
-
-def tensor(text: str) -> TensorType:
-    parsed = parse_type(text)
-    assert isinstance(parsed, TensorType)
-    return parsed
 
 
 def uniform(storage: str, zero_point: int, scale: float = 1.0) -> str:

@@ -17,7 +17,6 @@ from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import plan_quantize
 from requant.errors import PreconditionError, UnsupportedError
 from requant.mlir import parse_type
-from requant.mlir.types import TensorType
 from requant.plan.plan import Plan
 from requant.profiles import PROFILES, Operation
 from requant.profiles.rule import ZeroPointRange
@@ -25,6 +24,7 @@ from tests.oracles import profiles as profile_oracle
 from tests.oracles.profiles import Target, target
 from tests.oracles.quantization import Stored
 from tests.support.cases import sample_array, sample_each
+from tests.support.drawn_types import tensor
 from tests.support.float_samples import SPECIAL, around_ties, patterns, sixteen_bits
 
 Array = NDArray[Any]
@@ -40,12 +40,6 @@ AT_THE_LIMITS = (
     (1.5 * 2.0**126, 0),
     (2.0**127, 1),
 )
-
-
-def tensor(text: str) -> TensorType:
-    parsed = parse_type(text)
-    assert isinstance(parsed, TensorType)
-    return parsed
 
 
 def combinations(operation: Operation) -> list[tuple[str, str, str]]:

@@ -1,7 +1,8 @@
-"""The real values that multipliers stand for, written with all of their digits."""
+"""Multipliers: the values that they stand for, with all of their digits, and LiteRT's IntegerFrExp."""
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from requant.errors import ParameterError, UnknownNameError
 from requant.schemes import SCHEMES, Multiplier
+from requant.schemes.litert import INFINITE_SHIFT, integer_frexp
 from requant.schemes.multipliers import derive_multiplier
+from tests.vector_cases import load
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -44,3 +47,23 @@ def test_factors_that_are_no_numbers(text: str) -> None:
 def test_unknown_scheme() -> None:
     with pytest.raises(UnknownNameError, match="litert_single_rounding"):
         derive_multiplier("0.5", "nosuch")
+
+
+VECTORS = load("tflite_multiplier")
+
+
+def test_integer_frexp() -> None:
+    assert len(VECTORS["integer_frexp"]) == 59
+    for case in VECTORS["integer_frexp"]:
+        assert integer_frexp(float.fromhex(case["d"])) == (case["fraction"], case["shift"]), case
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_what_is_not_finite(value: float) -> None:
+    fraction, shift = integer_frexp(value)
+    assert shift == INFINITE_SHIFT
+    assert fraction == {math.inf: 2**63 - 1, -math.inf: -(2**63)}.get(value, 0)
+
+
+def test_a_subnormal_is_read_with_a_hidden_one() -> None:
+    assert integer_frexp(5e-324) == (2**30, -1022)

@@ -13,22 +13,16 @@ from hypothesis import strategies as st
 from requant.convert.requantize import plan_requantize
 from requant.errors import ParameterError, PreconditionError
 from requant.mlir import parse_type
-from requant.mlir.types import TensorType
 from requant.plan.plan import Plan
 from requant.schemes import SCHEMES, Float, Multiplier
 from tests.oracles import schemes as scheme_oracle
 from tests.support.cases import EXHAUSTIVE, examples, sample
+from tests.support.drawn_types import tensor
 from tests.support.near_ties import INT32, near_ties
 
 I8 = (-128, 127)
 INT64 = (-(2**63), 2**63 - 1)
 FACTORS = (0.5, 0.0123, 1 / 3, 0.75, 127.0 / 128, 2.0**-9, 0.9999999, 3e-5, 1.0, 1.5, 7.3, 100.0)
-
-
-def tensor(text: str) -> TensorType:
-    parsed = parse_type(text)
-    assert isinstance(parsed, TensorType)
-    return parsed
 
 
 def plan(scheme: str, source: str, target: str, multipliers: list[tuple[int, int]], axis: int | None = None) -> Plan:

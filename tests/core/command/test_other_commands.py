@@ -1,14 +1,17 @@
-"""`requant checkpoint` with models of one file: GGUF and ONNX. What is written is tested with `requant.checkpoint`."""
+"""Commands beside those of whole checkpoints: single files, places in job arrays, and serve."""
 
 from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from requant.command.checkpoint.work import place_in_job_array
 from requant.command.exit_status import DONE, FAILED, WRONG_USAGE
 from requant.command.main import main
 
@@ -107,3 +110,39 @@ def test_options_without_effect_are_wrong_usage(tmp_path: Path, source: str, opt
 def test_a_gguf_file_is_dequantized_to_a_type_that_is_named(gguf: Path, tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         checkpoint("dequantize", gguf, tmp_path / "out.gguf")
+
+
+def slurm(task: int, count: int, first: int = 0, step: int = 1) -> dict[str, str]:
+    """sbatch --array=<first>-...:<step>"""
+    return {
+        "SLURM_ARRAY_TASK_ID": str(task),
+        "SLURM_ARRAY_TASK_COUNT": str(count),
+        "SLURM_ARRAY_TASK_MIN": str(first),
+        "SLURM_ARRAY_TASK_STEP": str(step),
+    }
+
+
+@pytest.mark.parametrize(
+    ("variables", "place"),
+    [
+        ({}, (None, None)),
+        ({"JOB_COMPLETION_INDEX": "3"}, (3, None)),
+        (slurm(0, 4), (0, 4)),
+        (slurm(4, 4, first=1), (3, 4)),
+        (slurm(14, 3, first=10, step=2), (2, 3)),
+        # An older Slurm has no MIN and no STEP.
+        ({"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "3"}, (2, 3)),
+        ({"AWS_BATCH_JOB_ARRAY_INDEX": "5", "AWS_BATCH_JOB_ARRAY_SIZE": "8"}, (5, 8)),
+        ({"JOB_COMPLETION_INDEX": ""}, (None, None)),
+        ({"JOB_COMPLETION_INDEX": "-1"}, (None, None)),
+    ],
+)
+def test_place_in_job_array(variables: dict[str, str], place: tuple[int | None, int | None]) -> None:
+    assert place_in_job_array(variables) == place
+
+
+def test_messages_name_the_command() -> None:
+    command = [sys.executable, "-m", "requant", "serve", "--prot", "1"]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert refused.stderr == "--prot: unknown flag; did you mean --port? `requant serve --help` lists all\n"

@@ -1,7 +1,4 @@
-"""Quantize, explained: under every rule the steps end in what the kernels compute.
-
-`Explainer.run` compares each element with the conversion itself, and how many saturated.
-"""
+"""Explanations of quantize, dequantize and casts: each step from exact numbers."""
 
 from __future__ import annotations
 
@@ -11,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from requant.convert.explain import quantize
+from requant.convert.explain.dequantize import dequantize_explainer
 from requant.convert.explain.explanation import ContradictionError, StepKind
 from requant.convert.explain.quantize import quantize_explainer
 from requant.convert.quantize import NanPolicy
@@ -21,7 +20,8 @@ from requant.errors import PreconditionError, RequantError
 from requant.mlir import parse_type
 from requant.profiles import PROFILES, Operation, Rounding
 from tests.support.cases import EXHAUSTIVE
-from tests.support.drawn_types import EXPRESSED, as_expressed, draw_type, drawable, hard_values, tensor
+from tests.support.drawn_types import EXPRESSED, as_expressed, draw_type, drawable, hard_values, stored_numbers, tensor
+from tests.support.float_samples import SPECIAL, neighbours, patterns
 
 TABLE = "!quant.quantile<i3:f32, {-1.0, -0.5, -0.5, 0.0, 0.25, 0.5, 1.0, 3.0}>"
 DEFINING = [name for name, each in PROFILES.items() if Operation.QUANTIZE in each.operations and name != "quantile"]
@@ -148,3 +148,119 @@ def test_a_wrong_rule_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     explainer = quantize_explainer(tensor("tensor<1xf32>"), parse_type("!quant.uniform<i8:f32, 0.5>"), "onnx")
     with pytest.raises(ContradictionError, match="element 0"):
         explainer.run(np.array([0.75], np.float32))
+
+
+DEQUANTIZING = [
+    name for name, each in PROFILES.items() if Operation.DEQUANTIZE in each.operations and name != "quantile"
+]
+
+
+@pytest.mark.parametrize("name", DEQUANTIZING)
+def test_every_profile_of_dequantize(name: str) -> None:
+    rng, done = np.random.default_rng(zlib.crc32(name.encode())), 0
+    rule = PROFILES[name].operations[Operation.DEQUANTIZE]
+    for storage, expressed, granularity in drawable(rule):
+        drawn = draw_type(rng, storage, expressed, granularity, zero=storage in rule.symmetric)
+        try:
+            explainer = dequantize_explainer(drawn.quantized, None, name)
+        except RequantError:
+            continue
+        done += len(explainer.run(stored_numbers(rng, explainer.plan, storage)).elements)
+    assert done > 200
+
+
+@pytest.mark.parametrize("expressed", EXPRESSED)
+def test_tables_of_dequantize(expressed: str) -> None:
+    quantized = tensor(f"tensor<8x!quant.uniform<{TABLE}:{expressed}, 0.1:1>>")
+    explainer = dequantize_explainer(quantized, None, "quantile")
+    low, high = explainer.plan.input_bounds or (0, 0)
+    explainer.run(np.arange(low, high + 1).astype(explainer.plan.input_dtype))
+
+
+@pytest.mark.parametrize(
+    ("name", "expressed", "scale", "q", "formula", "values"),
+    [
+        # The integer is a tie of bf16 only after it was rounded to f32, and so goes down.
+        (
+            "torch_decomposed",
+            "bf16",
+            1.0,
+            538968065,
+            "bf16(f32(q))",
+            ["1.0", "536870912.0", "536870912.0", "536870912.0"],
+        ),
+        # The product would be a tie of f16 if it were rounded to f32 first, and go up.
+        ("onnx_reference", "f16", 1.0009765625, 50175, "q - z", ["1.001", "50175.0", "50223.9990234375", "50208.0"]),
+    ],
+)
+def test_the_way_by_f32(name: str, expressed: str, scale: float, q: int, formula: str, values: list[str]) -> None:
+    explainer = dequantize_explainer(tensor(f"tensor<1x!quant.uniform<i32:{expressed}, {scale!r}>>"), None, name)
+    (explained,) = explainer.run(np.array([q], np.int32)).elements
+    assert [step.value for step in explained.steps] == values
+    assert explained.steps[1].formula == formula
+
+
+def test_what_two_roundings_give() -> None:
+    # LiteRT multiplies in f64 and rounds once more; the others round the difference to f32 first.
+    quantized = tensor("tensor<1x!quant.uniform<i32:f32, 0.1>>")
+    steps = {
+        name: [(step.step.value, step.value) for step in explained.steps[1:]]
+        for name in ("litert", "stablehlo")
+        for explained in dequantize_explainer(quantized, None, name).run(np.array([16777217], np.int32)).elements
+    }
+    assert steps["litert"] == [
+        ("subtract_zero_point", "16777217"), ("multiply", "1677721.7250000015"), ("convert", "1677721.8"),
+    ]  # fmt: skip
+    assert steps["stablehlo"] == [
+        ("subtract_zero_point", "16777217"), ("convert", "16777216.0"), ("multiply", "1677721.6"),
+    ]  # fmt: skip
+
+
+ROUNDS = 20 if EXHAUSTIVE else 1
+CASTING = [name for name, profile in PROFILES.items() if profile.casts is not None]
+# Where formats end, and where some authorities slip; and the smallest scales, and the ties between them.
+ENDS = np.array([448, 464, 480, 495.9, 496, 57344, 61440, 65535.9, 65536, 240, 248], np.float32)
+SMALLEST = np.array([4, 5, 6, 7, 8, 12], np.float32) * np.float32(2.0**-129)
+
+
+def hard_numbers(rng: np.random.Generator) -> NDArray[np.float64]:
+    """46 numbers: the ends of formats, specials, ties of few bits at all exponents, and patterns."""
+    ties = np.exp2(rng.integers(-140, 140, 24)) * rng.choice([1, 1.5, 1.25, -1, -1.75, 1.125], 24)
+    few = rng.integers(-40, 40, 19) * np.exp2(rng.integers(-20, 8, 19).astype(float))
+    with np.errstate(all="ignore"):
+        values = np.concatenate([neighbours(ENDS), SPECIAL, patterns(20, rng), ties, few]).astype(np.float64)
+    return np.concatenate([rng.permutation(values)[:40], SMALLEST])
+
+
+@pytest.mark.parametrize("name", CASTING)
+def test_to_narrower_floats(name: str) -> None:
+    rng, rule, done = np.random.default_rng(zlib.crc32(name.encode())), PROFILES[name].cast_rule(), 0
+    choices = [(None, None), (False, None), *((None, each) for each in rule.scale_roundings)]
+    few = 12 // (len(rule.formats) * len(rule.sources)) + 1
+    for target in [*rule.formats] * (few * ROUNDS):
+        for source in rule.sources:
+            for saturate, rounding in choices:
+                values = as_expressed(hard_numbers(rng), source)
+                try:
+                    given = tensor(f"tensor<{values.size}x{source}>")
+                    explainer = quantize_explainer(
+                        given, parse_type(target), name, saturate=saturate, rounding=rounding
+                    )
+                except RequantError:
+                    continue
+                done += len(explainer.run(values).elements)
+    assert done > 200
+
+
+@pytest.mark.parametrize("name", CASTING)
+def test_to_wider_floats(name: str) -> None:
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    for source in PROFILES[name].cast_rule().formats:
+        wide = source in EXPRESSED
+        codes = rng.permutation(1 << (16 if wide else int(source[1])))[:64]
+        for target in EXPRESSED:
+            try:
+                explainer = dequantize_explainer(tensor(f"tensor<{codes.size}x{source}>"), parse_type(target), name)
+            except RequantError:
+                continue
+            explainer.run(codes.astype("<u2" if wide else "u1").view(explainer.plan.input_dtype))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
 from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import ParameterError, UnknownNameError, excerpt
-from requant.errors.names import entry_named
+from requant.errors.names import entry_named, not_among
 
 Members = dict[str, Any]
-_MAX_DIGITS = 6
+_MAX_GROUP = 1 << 20
+GROUP_OPTION = "group=SIZE"
 MakeConfig = Callable[[Sequence[str], Sequence[str], Sequence[str]], Members]
 """Returns the member `quantization_config` for targets, ignore and the modules that are not quantized."""
 
@@ -60,36 +61,41 @@ NOT_LINEAR = (r"re:(.*\.)?(\w*embed\w*|wte|wpe|lm_head|gate|router|shared_expert
 vLLM and transformers build no quantized form from their own formats."""
 
 
-def options_of(name: str, options: Sequence[str], known: Sequence[str]) -> dict[str, str]:
-    """Return the values of options by name: `group=32`, `asymmetric`. Raises UnknownNameError for others,
-    ParameterError for one that is given twice."""
-    found: dict[str, str] = {}
+class Options(NamedTuple):
+    """What the options after a scheme's name say.
+
+    `granularity`: what shares a scale, `group`, `channel` or `tensor`, None where it is not stated. `group`: the
+    columns of a group, None where that is not the granularity.
+    """
+
+    granularity: str | None = None
+    group: int | None = None
+    asymmetric: bool = False
+
+
+def parse_options(name: str, options: Sequence[str], known: Sequence[str]) -> Options:
+    """Return what the options of a scheme say. `name`: with them. `known`: `group=SIZE`, `channel`, `tensor`,
+    `asymmetric`, those that the scheme has.
+
+    Raises UnknownNameError for others, ParameterError for a group size that is none and for two granularities.
+    """
+    where, granularities = f"scheme {excerpt(name)}", [option for option in options if option != "asymmetric"]
     for option in options:
-        key, _, value = option.partition("=")
-        if key not in known or (key == "group") != bool(value):
-            shown = [f"{each}=SIZE" if each == "group" else each for each in known]
-            listed = f"available: {', '.join(shown)}" if known else "it has none"
-            raise UnknownNameError(f"scheme {excerpt(name)}: invalid option '{excerpt(option)}'; {listed}")
-        if key in found:
-            raise ParameterError(f"scheme {excerpt(name)}: option {key} is given twice")
-        found[key] = value
-    return found
+        if (GROUP_OPTION if option.startswith("group=") else option) not in known:
+            fault = not_among("scheme option", option, known) if known else "not an option; there are none"
+            raise UnknownNameError(f"{where}: '{excerpt(option)}' is {fault}")
+    if len(granularities) > 1:
+        listed = " and ".join(map(excerpt, granularities[:2]))
+        raise ParameterError(f"{where}: options {listed} exclude each other")
+    granularity, equals, size = "".join(granularities).partition("=")
+    return Options(granularity or None, _group_size(where, size) if equals else None, "asymmetric" in options)
 
 
-def group_size(name: str, text: str) -> int:
-    """Return a number of columns that is stated as an option. Raises ParameterError."""
-    if not text.isascii() or not text.isdigit() or len(text) > _MAX_DIGITS or int(text) == 0:
-        raise ParameterError(f"scheme {excerpt(name)}: the group size is '{excerpt(text)}', not a positive integer")
-    return int(text)
-
-
-def group_of(name: str, options: Mapping[str, str], otherwise: int) -> int | None:
-    """Return the group size that `group` and `channel` state, None for whole rows. Raises ParameterError."""
-    if "channel" in options:
-        if "group" in options:
-            raise ParameterError(f"scheme {excerpt(name)}: options group and channel exclude each other")
-        return None
-    return group_size(name, options["group"]) if "group" in options else otherwise
+def _group_size(where: str, text: str) -> int:
+    size = int(text) if text.isascii() and text.isdigit() and len(text) < 8 else 0
+    if not 1 <= size <= _MAX_GROUP:
+        raise ParameterError(f"{where}: the group size is '{excerpt(text)}', not an integer from 1 to {_MAX_GROUP}")
+    return size
 
 
 Preset = Callable[[str, list[str]], Scheme]

@@ -314,13 +314,13 @@ def test_configs_that_are_not_read(members: dict[str, Any], message: str) -> Non
 @pytest.mark.parametrize(
     ("scheme", "message"),
     [
-        ("GPTQ_W4A16:group", "invalid option 'group'"),
+        ("GPTQ_W4A16:group", "'group' is not a scheme option .did you mean group=SIZE"),
         ("GPTQ_W4A16:group=0", "group size is '0'"),
         ("GPTQ_W4A16:group=3x", "group size is '3x'"),
         ("GPTQ_W4A16:channel,group=32", "exclude each other"),
-        ("GPTQ_W4A16:group=32,group=64", "group is given twice"),
-        ("AWQ:asymmetric", "invalid option 'asymmetric'"),
-        ("FINE_GRAINED_FP8:channel", "it has none"),
+        ("GPTQ_W4A16:group=32,group=64", "options group=32 and group=64 exclude each other"),
+        ("AWQ:asymmetric", "'asymmetric' is not a scheme option"),
+        ("FINE_GRAINED_FP8:channel", "not an option; there are none"),
     ],
 )
 def test_options_that_are_refused(scheme: str, message: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from requant.checkpoint.profiles import COMPRESSED_TENSORS_CPU, COMPRESSED_TENSORS_CUDA
 from requant.checkpoint.quantization_config.members import block_size, member, strings
-from requant.checkpoint.scheme import Members, Preset, Scheme
+from requant.checkpoint.scheme import GROUP_OPTION, Members, Preset, Scheme, parse_options
 from requant.checkpoint.weights.block_scaled import MxWeight, Nvfp4Weight
 from requant.checkpoint.weights.compressed_tensors import (
     CHANNEL,
@@ -26,11 +26,9 @@ from requant.checkpoint.weights.compressed_tensors import (
     groups_of,
 )
 from requant.checkpoint.weights.weight_format import WeightFormat
-from requant.errors import CheckpointError, ParameterError, UnknownNameError, excerpt
-from requant.errors.names import not_among
+from requant.errors import CheckpointError, ParameterError, excerpt
 
 METHOD = "compressed-tensors"
-_MAX_GROUP = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -258,8 +256,7 @@ def _float8(grouping: Grouping, activations: Members | None) -> Preset:
 
 def _block_scaled(layout: str, description: str, *, fused: bool = False) -> Preset:
     def scheme(name: str, options: list[str]) -> Scheme:
-        if options:
-            raise UnknownNameError(f"scheme {excerpt(name)}: '{excerpt(options[0])}' is not an option; there are none")
+        parse_options(name, options, ())
         known = _LAYOUTS[layout]["float"]
         assert known.bits is not None
         assert known.grouping is not None
@@ -279,34 +276,13 @@ def _sharing(grouping: Grouping) -> str:
 def _options(name: str, options: list[str], grouping: Grouping, symmetric: bool) -> tuple[Grouping, bool]:
     """Return the granularity of the scales, and whether the codes are symmetric. Raises UnknownNameError,
     ParameterError."""
-    granularities = [option for option in options if option != "asymmetric"]
-    for option in options:
-        if option == "asymmetric":
-            symmetric = False
-        elif option == "channel":
-            grouping = CHANNEL
-        elif option == "tensor":
-            grouping = TENSOR
-        elif option.startswith("group="):
-            grouping = groups_of(_group_size(name, option.removeprefix("group=")))
-        else:
-            fault = not_among("scheme option", option, ("group=SIZE", "channel", "tensor", "asymmetric"))
-            raise UnknownNameError(f"scheme {excerpt(name)}: '{excerpt(option)}' is {fault}")
-    if len(granularities) > 1:
-        listed = " and ".join(map(excerpt, granularities[:2]))
-        raise ParameterError(f"scheme {excerpt(name)}: options {listed} exclude each other")
+    stated = parse_options(name, options, (GROUP_OPTION, "channel", "tensor", "asymmetric"))
+    if stated.granularity:
+        grouping = groups_of(stated.group) if stated.group else CHANNEL if stated.granularity == "channel" else TENSOR
+    symmetric = symmetric and not stated.asymmetric
     if not symmetric and grouping == TENSOR:
         raise ParameterError(f"scheme {excerpt(name)}: one scale for the tensor has no zero point")
     return grouping, symmetric
-
-
-def _group_size(name: str, text: str) -> int:
-    size = int(text) if text.isascii() and text.isdigit() and len(text) < 8 else 0
-    if not 1 <= size <= _MAX_GROUP:
-        raise ParameterError(
-            f"scheme {excerpt(name)}: the group size is '{excerpt(text)}', not an integer from 1 to {_MAX_GROUP}"
-        )
-    return size
 
 
 _GROUPS = groups_of(128)

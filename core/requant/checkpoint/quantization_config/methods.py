@@ -20,7 +20,16 @@ from typing import Any, TypeVar
 
 from requant.checkpoint.profiles import AUTO_ROUND, AUTOAWQ, BITSANDBYTES, TRANSFORMERS, CheckpointProfile
 from requant.checkpoint.quantization_config.members import WHOLE_ROWS, block_size, group_size, member
-from requant.checkpoint.scheme import NOT_LINEAR, OF_TORCH, Members, Preset, Scheme, group_of, options_of
+from requant.checkpoint.scheme import (
+    GROUP_OPTION,
+    NOT_LINEAR,
+    OF_TORCH,
+    Members,
+    Options,
+    Preset,
+    Scheme,
+    parse_options,
+)
 from requant.checkpoint.weights.awq import Awq
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.gptq import Gptq
@@ -54,7 +63,7 @@ def _scheme(
 
 def _fp8(scale_dtype: str) -> Preset:
     def scheme(name: str, options: list[str]) -> Scheme:
-        options_of(name, options, ())
+        parse_options(name, options, ())
         description = f"f8E4M3FN, one {scale_dtype} scale per block of 128 x 128, dynamic 8-bit activations"
         return _scheme(name, description, TRANSFORMERS, FineGrainedFp8(scale_dtype), _fp8_to_config)
 
@@ -94,9 +103,9 @@ _PLAIN_BITS = 16
 
 def _gptq(bits: int) -> Preset:
     def scheme(name: str, options: list[str]) -> Scheme:
-        chosen = options_of(name, options, ("group", "channel", "asymmetric"))
-        symmetric = "asymmetric" not in chosen
-        weight_format = Gptq(bits, symmetric, group_of(name, chosen, _GROUP), version=1 if symmetric else 2)
+        stated = parse_options(name, options, (GROUP_OPTION, "channel", "asymmetric"))
+        symmetric = not stated.asymmetric
+        weight_format = Gptq(bits, symmetric, _group(stated), version=1 if symmetric else 2)
         # vLLM 0.33, `INCConfig`: SUPPORTED_FORMATS has version 1 alone.
         with_zero_points = "" if symmetric else ", with zero points, which transformers loads and vLLM does not"
         return _scheme(
@@ -145,7 +154,7 @@ def _gptq_from_config(members: Mapping[str, Any]) -> WeightFormat:
 
 
 def _awq(name: str, options: list[str]) -> Scheme:
-    weight_format = Awq(group_of(name, options_of(name, options, ("group", "channel")), _GROUP))
+    weight_format = Awq(_group(parse_options(name, options, (GROUP_OPTION, "channel"))))
     return _scheme(
         name,
         f"{_AWQ_BITS}-bit integers in the layout of AWQ's GEMM kernels, one f16 scale per {_shared(weight_format)}, "
@@ -181,12 +190,17 @@ def _awq_from_config(members: Mapping[str, Any]) -> Awq:
     return Awq(group_size(group))
 
 
+def _group(stated: Options) -> int | None:
+    """Return the columns that share a scale, None for whole rows."""
+    return None if stated.granularity == "channel" else stated.group or _GROUP
+
+
 def _shared(weight_format: Gptq | Awq) -> str:
     return f"group of {weight_format.group}" if weight_format.group else "row"
 
 
 def _nf4(name: str, options: list[str]) -> Scheme:
-    options_of(name, options, ())
+    parse_options(name, options, ())
     description = "16 quantiles of a normal distribution, one f32 per block of 64 elements"
     return _scheme(name, description, BITSANDBYTES, Nf4(), _nf4_to_config)
 

@@ -19,7 +19,7 @@ from requant.calibration.methods import CALIBRATION_METHODS, CalibrationOptions,
 from requant.calibration.ranges import RangeOptions, range_rule_named
 from requant.checkpoint.schemes import SCHEMES as SCHEME_NAMES
 from requant.checkpoint.schemes import scheme_named as weight_scheme_named
-from requant.checkpoint.weights.blocks import first_not_below
+from requant.checkpoint.weights.blocks import first_not_below, whole_extremes
 from requant.checkpoint.weights.weight_format import StoredRows
 from requant.comparison.comparison import plan_comparison
 from requant.convert.blocks.gguf import GGUF_FORMATS, dequantize_gguf, quantize_gguf
@@ -560,7 +560,7 @@ def weights(rng: Rng) -> None:
     if not tensors:
         return
     first_not_below(bits, dtype, np.inf)
-    extremes = form.measure(bits, dtype) if form.needs_extremes else None
+    extremes = whole_extremes(bits, dtype) if form.needs_extremes else None
     stored = {region.suffix: array for region, array in form.quantize(bits, dtype, shape, 0, extremes)}
     form.dequantize(StoredRows.whole(stored, tensors, shape), str(rng.choice(["BF16", "F16", "F32"])))
 

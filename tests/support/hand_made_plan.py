@@ -30,6 +30,7 @@ from requant.checkpoint.safetensors.writer import head_bytes, layout
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.weights.weight_format import (
     Array,
+    Codes,
     Extremes,
     PlainRows,
     Region,
@@ -71,9 +72,12 @@ class Bytes(WeightFormat):
         assert stored.parts["weight_shape"].tolist() == [list(stored.shape)]
         return (stored.parts["weight_high"].astype(np.uint16) << 8) | stored.parts["weight_low"].T
 
+    def codes(self, stored: StoredRows) -> Codes:
+        raise NotImplementedError
+
 
 class AboveLeast(WeightFormat):
-    """weight_distance U16 [out, in]: how far the bits lie above the least of the set; weight_largest U16 [1]."""
+    """weight_distance U16 [out, in]: bits less those of the least of the set; weight_largest U16 [1]."""
 
     needs_extremes = True
 
@@ -84,18 +88,23 @@ class AboveLeast(WeightFormat):
         once = (Region("weight_largest", 0, 1, 0, 1),) if row_begin == 0 else ()
         return (Region("weight_distance", row_begin, row_end, 0, shape[1]), *once)
 
-    def measure(self, rows: Array, dtype: str) -> Extremes:
-        return Extremes(float(rows.min()), float(rows.max()))
-
     def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
         assert extremes is not None
         return {
-            "weight_distance": rows.bits - np.uint16(extremes.minimum),
-            "weight_largest": np.array([[extremes.maximum]], np.uint16),
+            "weight_distance": rows.bits - _bits(extremes.minimum),
+            "weight_largest": np.array([[_bits(extremes.maximum)]]),
         }
 
     def dequantize(self, stored: StoredRows, dtype: str) -> Array:
         raise NotImplementedError
+
+    def codes(self, stored: StoredRows) -> Codes:
+        raise NotImplementedError
+
+
+def _bits(number: float) -> np.uint16:
+    """Return the bits of a BF16."""
+    return np.uint16(np.float32(number).view(np.uint32) >> 16)
 
 
 BYTES, ABOVE_LEAST = Bytes(), AboveLeast()

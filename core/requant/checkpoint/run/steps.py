@@ -17,7 +17,7 @@ from requant.checkpoint.run.stored_weight import Files, QuantizedWeight, StoredM
 from requant.checkpoint.run.work import Piece
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import FileWriter, StoredFile
-from requant.checkpoint.weights.blocks import first_not_below
+from requant.checkpoint.weights.blocks import first_not_below, whole_extremes
 from requant.checkpoint.weights.floats import EPSILON, values
 from requant.checkpoint.weights.weight_format import Array, Extremes, Region, WeightFormat
 from requant.errors import CheckpointError
@@ -76,7 +76,7 @@ class Steps(SourceReader):
     ) -> None:
         with self._rows(source, begin, end) as rows:
             if rows.size:
-                into.add(weight_format.measure(rows, source.dtype))
+                into.add(whole_extremes(rows, source.dtype))
             self.counter.add(read=rows.nbytes)
 
     def _quantize(self, step: QuantizeStep, outputs: Mapping[str, StoredMatrix], writer: FileWriter) -> Iterator[Piece]:

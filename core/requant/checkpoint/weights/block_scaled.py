@@ -40,7 +40,6 @@ from requant.checkpoint.weights.blocks import (
     largest_patterns,
     packed_e2m1_codes,
     scaled,
-    whole_extremes,
 )
 from requant.checkpoint.weights.floats import E2M1, E4M3, E8M0_VALUES, CodeTable, check_weight, rounded, values
 from requant.checkpoint.weights.packing import unpacked_half_bytes
@@ -157,9 +156,6 @@ class Nvfp4Weight(WeightFormat):
     """nvfp4-pack-quantized: `weight_packed` U8, `weight_scale` F8_E4M3, `weight_global_scale` F32 [1]."""
 
     needs_extremes = True
-
-    def measure(self, rows: Array, dtype: str) -> Extremes:
-        return whole_extremes(rows, dtype)
 
     def overflows(self, extremes: Extremes, dtype: str) -> bool:
         """Return whether G overflows: in F16 for A below 0.041. Without it most groups become zeros."""

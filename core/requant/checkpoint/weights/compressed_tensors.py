@@ -33,7 +33,6 @@ from requant.checkpoint.weights.blocks import (
     largest_magnitudes,
     scaled,
     scales_by_row,
-    whole_extremes,
 )
 from requant.checkpoint.weights.floats import E4M3, EPSILON, UNSIGNED, bits_of, check_weight, rounded
 from requant.checkpoint.weights.packing import packed, padded, unpacked, whole, words
@@ -104,6 +103,52 @@ def groups_of(size: int) -> Grouping:
     return Grouping(1, size)
 
 
+class Int8ZeroPoints:
+    """Zero points stored as I8, one for each scale."""
+
+    def tensor(self, grouping: Grouping, shape: tuple[int, int]) -> StoredTensor:
+        """Return the tensor that holds those of a weight of `shape`."""
+        return StoredTensor("weight_zero_point", "I8", grouping.scale_shape(shape))
+
+    def stored_rows(self, grouping: Grouping, row_begin: int, row_end: int) -> tuple[int, int]:
+        """Return which of its rows belong to rows of the weight."""
+        return grouping.scale_rows(row_begin, row_end)
+
+    def pack(self, zero_points: Array) -> Array:
+        """Return zero points, f32 [rows of scales, k], as they are stored."""
+        return zero_points.astype(np.int8)
+
+    def unpack(self, stored: Array, rows: int) -> Array:
+        """Return as f32 the zero points of `rows` rows of scales."""
+        return stored.astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedZeroPoints:
+    """Zero points stored as I32: z + 2^(b-1), packed like codes, but along the axis of the rows."""
+
+    bits: int
+
+    def tensor(self, grouping: Grouping, shape: tuple[int, int]) -> StoredTensor:
+        return StoredTensor("weight_zero_point", "I32", (words(shape[0], self.bits), grouping.columns(shape)))
+
+    def stored_rows(self, grouping: Grouping, row_begin: int, row_end: int) -> tuple[int, int]:
+        return words(row_begin, self.bits), words(row_end, self.bits)
+
+    def pack(self, zero_points: Array) -> Array:
+        count, columns = zero_points.shape
+        unsigned = np.zeros((columns, padded(count, self.bits)), np.uint8)
+        unsigned[:, :count] = zero_points.T + np.float32(1 << (self.bits - 1))
+        return np.ascontiguousarray(packed(unsigned, self.bits, count).T)
+
+    def unpack(self, stored: Array, rows: int) -> Array:
+        unsigned = unpacked(np.ascontiguousarray(stored.T), self.bits, rows)[:, :rows]
+        return np.ascontiguousarray(unsigned.T.astype(np.float32) - np.float32(1 << (self.bits - 1)))
+
+
+ZeroPoints = Int8ZeroPoints | PackedZeroPoints
+
+
 @dataclass(frozen=True)
 class ScaledWeight(WeightFormat):
     """Codes with scales. `rounds`: whether each step is rounded to the weight's dtype, as in the profile of the CPU."""
@@ -114,8 +159,10 @@ class ScaledWeight(WeightFormat):
     of_integers: ClassVar[bool]
     """Whether the codes are integers."""
 
-    symmetric: bool = True
-    bits: int = 8
+    @property
+    def zero_points(self) -> ZeroPoints | None:
+        """How zero points are stored, None if there are none."""
+        return None
 
     @property
     def rows_together(self) -> int:
@@ -152,36 +199,16 @@ class ScaledWeight(WeightFormat):
     def code_tensor(self, shape: tuple[int, int]) -> StoredTensor:
         """Return the tensor that holds the codes, with the shape of a matrix."""
 
-    def zero_point_tensor(self, shape: tuple[int, int]) -> StoredTensor | None:
-        """Return the tensor that holds zero points, None if there are none."""
-        return None
-
-    def zero_point_rows(self, row_begin: int, row_end: int) -> tuple[int, int]:
-        """Return which of its rows belong to rows of the weight."""
-        return self.grouping.scale_rows(row_begin, row_end)
-
-    def stored_zero_points(self, zero_points: Array) -> Array:
-        """Return zero points as they are stored."""
-        raise NotImplementedError
-
-    def unpacked_zero_points(self, stored: Array, rows: int) -> Array:
-        """Return as f32 the zero points of `rows` rows of scales."""
-        raise NotImplementedError
-
     def once(self, shape: tuple[int, int]) -> dict[str, tuple[StoredTensor, Array]]:
         """Return the tensors that are stored once, by suffix."""
         return {}
-
-    def measure(self, rows: Array, dtype: str) -> Extremes:
-        return whole_extremes(rows, dtype)
 
     def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
         check_weight(dtype, shape)
         self.grouping.check(shape)
         scales = StoredTensor("weight_scale", dtype, self.grouping.scale_shape(shape))
-        zero_points = self.zero_point_tensor(shape)
-        beside = [each for each, _ in self.once(shape).values()]
-        return (self.code_tensor(shape), scales, *([zero_points] if zero_points else []), *beside)
+        zero_points = [self.zero_points.tensor(self.grouping, shape)] if self.zero_points else []
+        return (self.code_tensor(shape), scales, *zero_points, *(each for each, _ in self.once(shape).values()))
 
     def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
         code_tensor = self.code_tensor(shape)
@@ -189,28 +216,29 @@ class ScaledWeight(WeightFormat):
         columns = self.grouping.columns(shape)
         if not self.needs_extremes or row_begin == 0:
             regions.append(Region("weight_scale", *self.grouping.scale_rows(row_begin, row_end), 0, columns))
-        if zero_points := self.zero_point_tensor(shape):
-            regions.append(Region(zero_points.suffix, *self.zero_point_rows(row_begin, row_end), 0, columns))
+        if self.zero_points:
+            place = self.zero_points.stored_rows(self.grouping, row_begin, row_end)
+            regions.append(Region("weight_zero_point", *place, 0, columns))
         if row_begin == 0:
             regions += [Region(suffix, 0, 1, 0, each.shape[0]) for suffix, (each, _) in self.once(shape).items()]
         return tuple(regions)
 
     def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
         block = self._block(rows.shape)
-        scales, zero_points = self._scales(rows.bits, rows.dtype, block, extremes)
+        scales, zero_points = self.parameters(rows.bits, rows.dtype, block, extremes)
         parts = {
             self.code_tensor(rows.shape).suffix: self.coded(rows.bits, rows.dtype, block, scales, zero_points),
             "weight_scale": bits_of(scales, rows.dtype),
             **{suffix: array for suffix, (_, array) in self.once(rows.shape).items()},
         }
-        if zero_points is not None:
-            parts["weight_zero_point"] = self.stored_zero_points(zero_points)
+        if self.zero_points and zero_points is not None:
+            parts["weight_zero_point"] = self.zero_points.pack(zero_points)
         return parts
 
     def dequantize(self, stored: StoredRows, dtype: str) -> Array:
         scales, zero_points = self._stored_scales(stored), None
-        if not self.symmetric:
-            zero_points = self.unpacked_zero_points(stored.parts["weight_zero_point"], scales.shape[0])
+        if self.zero_points:
+            zero_points = self.zero_points.unpack(stored.parts["weight_zero_point"], scales.shape[0])
         return scaled(
             self.unpacked_codes(stored),
             self.table(),
@@ -235,11 +263,8 @@ class ScaledWeight(WeightFormat):
         # A block that the edge of the weight cuts off may be of any width.
         return Block(self.grouping.height or shape[0], min(self.grouping.width or shape[1], shape[1]))
 
-    def _scales(self, rows: Array, dtype: str, block: Block, of_all: Extremes | None) -> tuple[Array, Array | None]:
+    def parameters(self, rows: Array, dtype: str, block: Block, of_all: Extremes | None) -> tuple[Array, Array | None]:
         """Return the scales, rounded to `dtype`, and the zero points, None without, as f32."""
-        if not self.symmetric:
-            lows, highs = extremes_of_groups(rows, dtype, block.width)
-            return _asymmetric_scales(lows, highs, self.bits, dtype)
         if not self.needs_extremes:
             largest = largest_magnitudes(rows, dtype, block)
         elif of_all is None:
@@ -265,8 +290,10 @@ def _not_zero(scales: Array, dtype: str) -> Array:
 
 @dataclass(frozen=True)
 class IntegerWeight(ScaledWeight):
-    """Integers of `bits` bits."""
+    """Integers of `bits` bits, with zero points unless they are symmetric."""
 
+    symmetric: bool = True
+    bits: int = 8
     of_integers = True
 
     def half_range(self) -> float:
@@ -276,10 +303,20 @@ class IntegerWeight(ScaledWeight):
         highest = (1 << (self.bits - 1)) - 1
         return self.table().astype(np.int16), -highest - 1, highest
 
+    def parameters(self, rows: Array, dtype: str, block: Block, of_all: Extremes | None) -> tuple[Array, Array | None]:
+        if self.symmetric:
+            return super().parameters(rows, dtype, block, of_all)
+        lows, highs = extremes_of_groups(rows, dtype, block.width)
+        return _asymmetric_scales(lows, highs, self.bits, dtype)
+
 
 @dataclass(frozen=True)
 class IntQuantized(IntegerWeight):
     """int-quantized: `weight` I8 [out, in], `weight_scale`, and asymmetric `weight_zero_point` I8."""
+
+    @property
+    def zero_points(self) -> ZeroPoints | None:
+        return None if self.symmetric else Int8ZeroPoints()
 
     def table(self) -> Array:
         return _SIGNED
@@ -304,23 +341,17 @@ class IntQuantized(IntegerWeight):
     def code_tensor(self, shape: tuple[int, int]) -> StoredTensor:
         return StoredTensor("weight", "I8", shape)
 
-    def zero_point_tensor(self, shape: tuple[int, int]) -> StoredTensor | None:
-        return None if self.symmetric else StoredTensor("weight_zero_point", "I8", self.grouping.scale_shape(shape))
-
-    def stored_zero_points(self, zero_points: Array) -> Array:
-        return zero_points.astype(np.int8)
-
-    def unpacked_zero_points(self, stored: Array, rows: int) -> Array:
-        return stored.astype(np.float32)
-
 
 @dataclass(frozen=True)
 class PackQuantized(IntegerWeight):
     """pack-quantized: `weight_packed` I32, `weight_scale`, `weight_shape`, and asymmetric `weight_zero_point` I32.
 
-    Packed is code + 2^(b-1), by `requant.checkpoint.weights.packing`. Zero points are packed likewise, but along the
-    axis of the rows.
+    Packed is code + 2^(b-1), by `requant.checkpoint.weights.packing`.
     """
+
+    @property
+    def zero_points(self) -> ZeroPoints | None:
+        return None if self.symmetric else PackedZeroPoints(self.bits)
 
     @property
     def rows_together(self) -> int:
@@ -358,24 +389,6 @@ class PackQuantized(IntegerWeight):
 
     def code_tensor(self, shape: tuple[int, int]) -> StoredTensor:
         return StoredTensor("weight_packed", "I32", (shape[0], words(shape[1], self.bits)))
-
-    def zero_point_tensor(self, shape: tuple[int, int]) -> StoredTensor | None:
-        if self.symmetric:
-            return None
-        return StoredTensor("weight_zero_point", "I32", (words(shape[0], self.bits), self.grouping.columns(shape)))
-
-    def zero_point_rows(self, row_begin: int, row_end: int) -> tuple[int, int]:
-        return words(row_begin, self.bits), words(row_end, self.bits)
-
-    def stored_zero_points(self, zero_points: Array) -> Array:
-        count, columns = zero_points.shape
-        unsigned = np.zeros((columns, padded(count, self.bits)), np.uint8)
-        unsigned[:, :count] = zero_points.T + np.float32(self._offset)
-        return np.ascontiguousarray(packed(unsigned, self.bits, count).T)
-
-    def unpacked_zero_points(self, stored: Array, rows: int) -> Array:
-        unsigned = unpacked(np.ascontiguousarray(stored.T), self.bits, rows)[:, :rows]
-        return np.ascontiguousarray(unsigned.T.astype(np.float32) - np.float32(self._offset))
 
     def once(self, shape: tuple[int, int]) -> dict[str, tuple[StoredTensor, Array]]:
         return {"weight_shape": (StoredTensor("weight_shape", "I64", (2,)), np.array([shape], "<i8"))}

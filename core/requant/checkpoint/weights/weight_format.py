@@ -2,7 +2,7 @@
 
 A weight is a matrix [out, in] of dtype BF16, F16 or F32. It is converted some rows at a time, in any order and in any
 number of threads, with the same bits. Where a scale depends on the whole tensor, or on a set of tensors that share it,
-`measure` sees all rows first.
+all rows are read for their extremes first.
 """
 
 from __future__ import annotations
@@ -189,10 +189,6 @@ class WeightFormat(ABC):
         """Return which stored scales, as f32, are those of values whose scale overflows: infinite ones, and NaN."""
         return ~np.isfinite(scales)
 
-    def measure(self, rows: Array, dtype: str) -> Extremes:
-        """Return the extremes of some rows, for `needs_extremes`."""
-        raise NotImplementedError
-
     def quantize(
         self, rows: Array, dtype: str, shape: tuple[int, int], row_begin: int, extremes: Extremes | None = None
     ) -> list[tuple[Region, Array]]:
@@ -217,9 +213,9 @@ class WeightFormat(ABC):
         The library computes in the dtype of the scales, and its result is then rounded (RNE) to `dtype`.
         """
 
+    @abstractmethod
     def codes(self, stored: StoredRows) -> Codes:
         """Return the codes and scales of rows."""
-        raise NotImplementedError
 
 
 def check_groups(shape: tuple[int, int], group: int) -> None:

@@ -13,7 +13,6 @@ from requant.checkpoint.ordering import sorted_in_pieces
 from requant.checkpoint.safetensors.header import DTYPES, Header, TensorEntry
 from requant.checkpoint.safetensors.scanner import Scanner, Text
 from requant.errors import SafetensorsError, excerpt
-from requant.errors.cancellation import check_cancelled
 
 MAX_HEADER_BYTES = 100_000_000
 """The library's limit."""
@@ -29,8 +28,6 @@ MAX_METADATA_BYTES = 8 << 20
 
 LENGTH_BYTES = 8
 """Of the header's length, before the header."""
-
-_TENSORS_BETWEEN_CHECKS = 64
 
 METADATA = "__metadata__"
 
@@ -75,10 +72,10 @@ def parse_header(text: Text) -> Header:
 
 
 def _read(read: Callable[[int, int], Text], offset: int, length: int) -> Text:
-    found = read(offset, length)
-    if len(found) != length:
-        raise SafetensorsError(f"the file ends at byte {offset + len(found)}; expected at least {offset + length}")
-    return found
+    text = read(offset, length)
+    if len(text) != length:
+        raise SafetensorsError(f"the file ends at byte {offset + len(text)}; expected at least {offset + length}")
+    return text
 
 
 def _offsets(entry: TensorEntry) -> tuple[int, int]:
@@ -96,13 +93,8 @@ def _entries(text: Text, data: int) -> tuple[list[TensorEntry], dict[str, str] |
     names: set[str] = set()
     shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
     metadata: dict[str, str] | None = None
-    ended = scanner.take(b"}")
-    while not ended:
-        start = scanner.at
-        name = scanner.string("the name of a tensor", short=True)
-        scanner.expect(b":", "after the name of a tensor")
-        if len(names) % _TENSORS_BETWEEN_CHECKS == 0:
-            check_cancelled()
+    noun = "the name of a tensor"
+    for start, name in scanner.members(noun, f"after {noun}", "after a tensor", short=True):
         if len(name) > MAX_NAME_CHARACTERS:
             scanner.refuse(start, f"a name of {len(name)} characters; at most {MAX_NAME_CHARACTERS} are allowed")
         if name in names:
@@ -112,9 +104,6 @@ def _entries(text: Text, data: int) -> tuple[list[TensorEntry], dict[str, str] |
             metadata = None if scanner.null() else scanner.strings(METADATA, MAX_METADATA_BYTES)
         else:
             entries.append(_entry(scanner, name, data, shapes))
-        ended = scanner.take(b"}")
-        if not ended:
-            scanner.expect(b",", "or '}' after a tensor")
     scanner.end()
     return entries, metadata
 
@@ -133,13 +122,10 @@ def _fields(scanner: Scanner) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
     dtype: str | None = None
     shape: tuple[int, ...] | None = None
     offsets: tuple[int, ...] | None = None
-    ended = scanner.take(b"}")
-    while not ended:
-        start = scanner.at
-        field = scanner.string("a field of a tensor", short=True)
-        scanner.expect(b":", "after the name of a field")
-        given = {"dtype": dtype, "shape": shape, "data_offsets": offsets}.get(field)
-        if given is not None:
+    for start, field in scanner.members(
+        "a field of a tensor", "after the name of a field", "after a field", short=True
+    ):
+        if {"dtype": dtype, "shape": shape, "data_offsets": offsets}.get(field) is not None:
             raise SafetensorsError(f"byte {start} of the header: a second '{field}'")
         if field == "dtype":
             dtype = scanner.string("dtype", short=True)
@@ -149,13 +135,9 @@ def _fields(scanner: Scanner) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
             offsets = scanner.integers("data_offsets", 2)
         else:
             scanner.skip_value()
-        ended = scanner.take(b"}")
-        if not ended:
-            scanner.expect(b",", "or '}' after a field")
     if dtype is None or shape is None or offsets is None:
-        missing = [
-            name for name, value in (("dtype", dtype), ("shape", shape), ("data_offsets", offsets)) if value is None
-        ]
+        fields = {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+        missing = [name for name, value in fields.items() if value is None]
         raise SafetensorsError(f"byte {scanner.at} of the header: {' and '.join(missing)} missing")
     return dtype, shape, offsets
 
@@ -202,20 +184,14 @@ def parse_index(text: bytes) -> dict[str, str]:
     scanner = Scanner(text, INDEX)
     scanner.expect(b"{", "at the start")
     weight_map: dict[str, str] | None = None
-    ended = scanner.take(b"}")
-    while not ended:
-        start = scanner.at
-        member = scanner.string("the name of a member")
-        scanner.expect(b":", "after the name of a member")
+    noun = "the name of a member"
+    for start, member in scanner.members(noun, f"after {noun}", "after a member"):
         if member != _WEIGHT_MAP:
             scanner.skip_value()
         elif weight_map is not None:
             scanner.refuse(start, f"a second '{_WEIGHT_MAP}'")
         else:
             weight_map = scanner.strings(_WEIGHT_MAP)
-        ended = scanner.take(b"}")
-        if not ended:
-            scanner.expect(b",", "or '}' after a member")
     scanner.end()
     if weight_map is None:
         scanner.refuse(scanner.at, f"expected a member '{_WEIGHT_MAP}', the files of the tensors")

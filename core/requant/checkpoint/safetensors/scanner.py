@@ -20,7 +20,7 @@ MAX_NESTING = 100
 """How deep a value that is skipped may be nested. serde_json, which the library reads with, stops at 128."""
 
 _WINDOW = 1 << 16
-_STEPS_BETWEEN_CHECKS = 256
+_STEPS_BETWEEN_CHECKS = 64
 
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 _AROUND = {
@@ -54,8 +54,8 @@ class Scanner:
 
     def fail(self, expected: str) -> NoReturn:
         """Raise SafetensorsError: something other than `expected` was found here."""
-        found = self.text[self.at : self.at + 12]
-        shown = f"found {excerpt(found.decode('utf-8', 'replace'))!r}" if found else f"{self.text_name} ends"
+        ahead = self.text[self.at : self.at + 12]
+        shown = f"found {excerpt(ahead.decode('utf-8', 'replace'))!r}" if ahead else f"{self.text_name} ends"
         self.refuse(self.at, f"expected {expected}, {shown}")
 
     def refuse(self, at: int, detail: str) -> NoReturn:
@@ -71,10 +71,10 @@ class Scanner:
 
     def take(self, character: bytes) -> bool:
         """Move past `character` and the white space around it, if it comes next."""
-        found = _AROUND[character].match(self.text, self.at, self.at + _WINDOW)
-        if found is None:
+        match = _AROUND[character].match(self.text, self.at, self.at + _WINDOW)
+        if match is None:
             return False
-        self.at = found.end()
+        self.at = match.end()
         return True
 
     def expect(self, character: bytes, where: str) -> None:
@@ -90,16 +90,16 @@ class Scanner:
         """
         start = self.at
         end = start + _WINDOW
-        found = _PLAIN_STRING.match(self.text, start, end) or _STRING.match(self.text, start, end)
-        if found is None:
+        match = _PLAIN_STRING.match(self.text, start, end) or _STRING.match(self.text, start, end)
+        if match is None:
             pieces = self._pieces(what)
             if short:
                 next(pieces)
                 self.refuse(start, f"{what} has more than {_WINDOW} bytes")
             return "".join(pieces)
         try:
-            value: str = found[0].decode("utf-8")
-            if found.re is _STRING:
+            value: str = match[0].decode("utf-8")
+            if match.re is _STRING:
                 value = json.loads(value)
                 value.encode("utf-8")
             else:
@@ -108,7 +108,7 @@ class Scanner:
             self.refuse(start, f"{what} is not UTF-8")
         except UnicodeEncodeError:
             self.refuse(start, f"{what} has an unpaired surrogate")
-        self.at = found.end()
+        self.at = match.end()
         return value
 
     def _pieces(self, what: str) -> Iterator[str]:
@@ -138,10 +138,10 @@ class Scanner:
 
     def integer(self, what: str) -> int:
         """Read an integer in [0, 2^64), written in digits without a sign, fraction, exponent or leading zero."""
-        found = _INTEGER.match(self.text, self.at, self.at + _MAX_DIGITS + 1)
-        if found is None or found.end() - self.at > _MAX_DIGITS or (value := int(found[0])) >= 2**64:
+        match = _INTEGER.match(self.text, self.at, self.at + _MAX_DIGITS + 1)
+        if match is None or match.end() - self.at > _MAX_DIGITS or (value := int(match[0])) >= 2**64:
             self.fail(f"{what}: an integer from 0 to 2^64 - 1, digits only")
-        self.at = found.end()
+        self.at = match.end()
         return value
 
     def integers(self, what: str, maximum: int) -> tuple[int, ...]:
@@ -162,23 +162,33 @@ class Scanner:
         """Read an object whose values are strings, and whose keys differ. One of more than `max_bytes` is refused."""
         begin = self.at
         self.expect(b"{", f"before {what}")
-        found: dict[str, str] = {}
-        ended = self.take(b"}")
-        while not ended:
-            if len(found) % _STEPS_BETWEEN_CHECKS == 0:
-                check_cancelled()
-            start = self.at
-            key = self.string(f"a key of {what}")
-            if key in found:
+        strings: dict[str, str] = {}
+        for start, key in self.members(f"a key of {what}", "behind a key", f"in {what}"):
+            if key in strings:
                 self.refuse(start, f"a second '{excerpt(key)}' in {what}")
-            self.expect(b":", "behind a key")
-            found[key] = self.string(f"a value of {what}")
+            strings[key] = self.string(f"a value of {what}")
             if max_bytes is not None and self.at - begin > max_bytes:
                 self.refuse(begin, f"{what} has more than {max_bytes} bytes")
-            ended = self.take(b"}")
-            if not ended:
-                self.expect(b",", f"or '}}' in {what}")
-        return found
+        return strings
+
+    def members(self, key: str, after_key: str, after_value: str, *, short: bool = False) -> Iterator[tuple[int, str]]:
+        """Yield the place and the key of each member of an object whose `{` has been read, and move past its `}`.
+
+        Whoever iterates reads the value of a member before the next one. `key`, `after_key`, `after_value`: what is
+        read, and where, for messages. `short`: of keys, as in `string`.
+        """
+        if self.take(b"}"):
+            return
+        for step in count():
+            if step % _STEPS_BETWEEN_CHECKS == 0:
+                check_cancelled()
+            start = self.at
+            name = self.string(key, short=short)
+            self.expect(b":", after_key)
+            yield start, name
+            if self.take(b"}"):
+                return
+            self.expect(b",", f"or '}}' {after_value}")
 
     def end(self) -> None:
         """Move past white space to the end."""
@@ -225,10 +235,10 @@ class Scanner:
             self._skip_key(closing)
 
     def _skip_string(self, what: str) -> None:
-        if found := _PLAIN_STRING.match(self.text, self.at, self.at + _WINDOW):
-            self.at, begin = found.end(), self.at
+        if match := _PLAIN_STRING.match(self.text, self.at, self.at + _WINDOW):
+            self.at, begin = match.end(), self.at
             try:
-                found[0].decode("utf-8")
+                match[0].decode("utf-8")
             except UnicodeDecodeError:
                 self.refuse(begin, f"{what} is not UTF-8")
             return

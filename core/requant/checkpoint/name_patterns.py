@@ -8,6 +8,9 @@ a name is read once. Whether a name matches is what `re.match` says; there are n
 Taken: characters and their escapes, `.`, `\\d`, `\\w`, `\\s` and their opposites, sets, groups without names, `|`, `*`,
 `+`, `?`, `{m,n}`, each also as lazy, `^`, `$`, `\\A`, `\\Z`. Not taken: references, look-around, flags, `\\b`.
 
+Why not google-re2 1.1: it reads some of this otherwise than `re`, on which loaders decide what is quantized: its `\\d`,
+`\\w` and `\\b` know ASCII alone, its `$` does not match before a last newline, and `a{,3}` is those five characters.
+
 Source: compressed-tensors 0.20.0, `match_name` (`utils/match.py`).
 """
 
@@ -98,22 +101,22 @@ class LinearPatterns:
     def first(self, name: str) -> int | None:
         """Return the number of the first expression that means something with which the name begins; None for none."""
         node = self._node(self._at_start)
-        found = node.accepted
+        accepted = node.accepted
         for at, character in enumerate(name):
             if character == "\n" and at == len(name) - 1:
                 node = self._node(self._closure(node.states, {END, START} if at == 0 else {END}))
-                found = min(found, node.accepted)
+                accepted = min(accepted, node.accepted)
             node = node.then.get(character) or self._after(node, character)
-            found = min(found, node.accepted)
+            accepted = min(accepted, node.accepted)
             if not node.states:
-                return None if found == _NONE else found
+                return None if accepted == _NONE else accepted
         if not name:
-            found = min(found, self._node(self._closure(node.states, {END, LAST_END, START})).accepted)
+            accepted = min(accepted, self._node(self._closure(node.states, {END, LAST_END, START})).accepted)
         else:
             if node.at_end is None:
                 node.at_end = self._node(self._closure(node.states, {END, LAST_END})).accepted
-            found = min(found, node.at_end)
-        return None if found == _NONE else found
+            accepted = min(accepted, node.at_end)
+        return None if accepted == _NONE else accepted
 
     def _after(self, node: _Node, character: str) -> _Node:
         check_cancelled()
@@ -132,28 +135,28 @@ class LinearPatterns:
         accepted = min((self._number_of[state] for state in states & self._number_of.keys()), default=_NONE)
         if accepted != _NONE:
             states = frozenset(state for state in states if state < self._accepting[accepted])
-        found = self._nodes.get((states, accepted))
-        if found is None:
+        node = self._nodes.get((states, accepted))
+        if node is None:
             if self._remembered > _MAX_REMEMBERED:
                 for each in self._nodes.values():
                     each.then.clear()
                 self._nodes.clear()
                 self._remembered = 0
-            found = self._nodes[states, accepted] = _Node(states, accepted)
+            node = self._nodes[states, accepted] = _Node(states, accepted)
             self._remembered += 1 + len(states)
-        return found
+        return node
 
     def _closure(self, states: Iterable[int], holding: set[str]) -> frozenset[int]:
         """Return what is reached without a character, where the conditions `holding` hold."""
-        found = set(states)
-        left = list(found)
+        reached = set(states)
+        left = list(reached)
         while left:
             state = self._states[left.pop()]
             if state.predicate is None and (state.where is None or state.where in holding):
-                new = [number for number in state.then if number not in found]
-                found.update(new)
+                new = [number for number in state.then if number not in reached]
+                reached.update(new)
                 left += new
-        return frozenset(found)
+        return frozenset(reached)
 
 
 Part = tuple[int, list[int]]
@@ -252,18 +255,18 @@ class _Parser:
 
     def _counts(self) -> tuple[int, int | None] | None:
         """Read a quantifier; the lazy one means the same here."""
-        found: tuple[int, int | None] | None = None
+        counts: tuple[int, int | None] | None = None
         if self._take("*"):
-            found = 0, None
+            counts = 0, None
         elif self._take("+"):
-            found = 1, None
+            counts = 1, None
         elif self._take("?"):
-            found = 0, 1
+            counts = 0, 1
         elif self._next() == "{":
-            found = self._braces()
-        if found is not None:
+            counts = self._braces()
+        if counts is not None:
             self._take("?")
-        return found
+        return counts
 
     def _braces(self) -> tuple[int, int | None]:
         closing = self.text.find("}", self.at)
@@ -346,8 +349,8 @@ class _Parser:
             else:
                 predicates.append(low.__eq__ if isinstance(low, str) else low)
         self.at += 1
-        found = _any_of(predicates)
-        return _not(found) if opposite else found
+        predicate = _any_of(predicates)
+        return _not(predicate) if opposite else predicate
 
 
 _REGEX = "re:"
@@ -385,15 +388,15 @@ class NamePatterns:
 
     def first(self, name: str) -> int | None:
         """Return the index of the first pattern that means this name, None where none does."""
-        found = self._names.get(name)
+        first = self._names.get(name)
         if self._numbers and (linear := self._linear.first(name)) is not None:
-            found = _smaller(found, self._numbers[linear])
+            first = _smaller(first, self._numbers[linear])
         for number, matches in self._matchers:
-            if found is not None and found < number:
+            if first is not None and first < number:
                 break
             if matches(name):
                 return number
-        return found
+        return first
 
     def match(self, name: str) -> bool:
         """Return whether one of the patterns means this name."""

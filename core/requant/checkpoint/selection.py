@@ -73,8 +73,8 @@ _PATTERNS_ANYWHERE, _PATTERNS_LAST, _PATTERNS_WHOLE = map(_compiled, (_ANYWHERE,
 
 def role_of(module: str) -> Role | None:
     """Return the role of a module by its name; None for a linear layer to quantize."""
-    found = _role_and_entry(module)
-    return None if found is None else found[0]
+    role_and_entry = _role_and_entry(module)
+    return None if role_and_entry is None else role_and_entry[0]
 
 
 def default_entries(modules: Iterable[str]) -> tuple[str, ...]:
@@ -84,8 +84,8 @@ def default_entries(modules: Iterable[str]) -> tuple[str, ...]:
     another prefix before the name. Modules in towers have that of the tower, `re:.*\\bvisual\\b`.
     """
     roles = list(Role)
-    found = {pair for pair in map(_role_and_entry, modules) if pair is not None}
-    return tuple(entry for _, entry in sorted(found, key=lambda pair: (roles.index(pair[0]), pair[1])))
+    pairs = {pair for pair in map(_role_and_entry, modules) if pair is not None}
+    return tuple(entry for _, entry in sorted(pairs, key=lambda pair: (roles.index(pair[0]), pair[1])))
 
 
 def _role_and_entry(module: str) -> tuple[Role, str] | None:
@@ -159,8 +159,8 @@ def with_default_entries(
         return stated
     selection = Selection(targets, (*stated, *always))
     modules = (name.removesuffix(".weight") for name in tensors if name.endswith(".weight"))
-    found = (each for each in modules if role_of(each) is not None and selection.skip_reason(f"{each}.weight") is None)
-    return (*stated, *default_entries(found))
+    chosen = (each for each in modules if role_of(each) is not None and selection.skip_reason(f"{each}.weight") is None)
+    return (*stated, *default_entries(chosen))
 
 
 class _Patterns:
@@ -179,11 +179,11 @@ class _Patterns:
             return False
         known = self._known.get(module)
         if known is None:
-            found = self._patterns.first(module)
-            known = self._known[module] = found is not None
-            if found is not None:
-                self.without_match.discard(self._texts[found])
-                self.matched.add(self._texts[found])
+            number = self._patterns.first(module)
+            known = self._known[module] = number is not None
+            if number is not None:
+                self.without_match.discard(self._texts[number])
+                self.matched.add(self._texts[number])
         return known
 
 

@@ -131,8 +131,8 @@ def _step(
     weight_format = formats.of(module) if module else None
     if weight_format is None:
         raise CheckpointError("has quantized parameters, but nothing in quantization_config applies to it")
-    found = {suffix: StoredTensor(suffix, part.dtype, part.shape) for suffix, part in parameters.items()}
-    weight_format, shape = weight_format.resolve_from_stored(found, weight_shapes.get(module))
+    tensors = {suffix: StoredTensor(suffix, part.dtype, part.shape) for suffix, part in parameters.items()}
+    weight_format, shape = weight_format.resolve_from_stored(tensors, weight_shapes.get(module))
     scale = parameters.get("weight_scale")
     of_weight = scale.dtype if scale is not None and scale.dtype in _FLOATS else dtype
     expected = weight_format.stored(of_weight, shape)
@@ -142,18 +142,18 @@ def _step(
     return DequantizeStep(module, stored, weight_format, f"{module}.weight", dtype, shape)
 
 
-def _matching(found: SourceRange | None, expected: StoredTensor) -> SourceRange:
+def _matching(part: SourceRange | None, expected: StoredTensor) -> SourceRange:
     """Return the place of a tensor, with the shape that it is expected to have; extents of 1 may be left out."""
-    if found is None:
+    if part is None:
         raise CheckpointError(
             f"lacks {expected.suffix} ({expected.dtype} {list(expected.shape)}): the checkpoint is incomplete, or "
             "config.json does not describe it"
         )
-    same = [extent for extent in found.shape if extent != 1] == [extent for extent in expected.shape if extent != 1]
-    if found.dtype != expected.dtype or not same:
+    same = [extent for extent in part.shape if extent != 1] == [extent for extent in expected.shape if extent != 1]
+    if part.dtype != expected.dtype or not same:
         raise CheckpointError(
-            f"{expected.suffix} is {found.dtype} {list(found.shape)}; expected {expected.dtype} {list(expected.shape)} "
+            f"{expected.suffix} is {part.dtype} {list(part.shape)}; expected {expected.dtype} {list(expected.shape)} "
             "by config.json",
-            file=found.file,
+            file=part.file,
         )
-    return SourceRange(found.file, found.tensor, found.dtype, expected.shape, found.begin, found.end)
+    return SourceRange(part.file, part.tensor, part.dtype, expected.shape, part.begin, part.end)

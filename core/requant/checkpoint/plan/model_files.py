@@ -32,15 +32,15 @@ def quantization_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
     Raises CheckpointError for one that is no object.
     """
     nested = config.get(_LANGUAGE_MODEL)
-    for found in (
+    for members in (
         config.get(QUANTIZATION),
         nested.get(QUANTIZATION) if isinstance(nested, dict) else None,
         config.get(_OLD_NAME),
     ):
-        if isinstance(found, dict):
-            return found
-        if found is not None:
-            detail = f"quantization_config is {excerpt(str(found))}; expected an object"
+        if isinstance(members, dict):
+            return members
+        if members is not None:
+            detail = f"quantization_config is {excerpt(str(members))}; expected an object"
             raise CheckpointError(detail, file="config.json")
     return None
 

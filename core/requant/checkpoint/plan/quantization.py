@@ -144,7 +144,7 @@ class FusedSet:
 
 def fused_sets(tensors: Iterable[str]) -> list[FusedSet]:
     """Return the sets among tensors, in the order of their first members."""
-    found: dict[tuple[int, str], dict[str, str]] = {}
+    members_by_parent: dict[tuple[int, str], dict[str, str]] = {}
     for name in tensors:
         if not name.endswith(_WEIGHT):
             continue
@@ -152,9 +152,9 @@ def fused_sets(tensors: Iterable[str]) -> list[FusedSet]:
         for number, kind in enumerate(_KINDS):
             for member in kind.members:
                 if module.endswith(member):
-                    found.setdefault((number, module.removesuffix(member)), {})[member] = name
+                    members_by_parent.setdefault((number, module.removesuffix(member)), {})[member] = name
     sets = []
-    for (number, before), weights in found.items():
+    for (number, before), weights in members_by_parent.items():
         kind = _KINDS[number]
         moved, sharing = kind.moved.fullmatch(before), kind.sharing.fullmatch(before)
         a_parent = not before or before.endswith(".")

@@ -208,12 +208,12 @@ def _shard_names(files: dict[str, StoredFile], index: dict[str, str] | None, ref
         if not named:
             refusals.add(f"no file name ends in {SAFETENSORS}: convert the weights to safetensors first")
         return sorted(named)
-    found: set[str] = set()
+    distinct: set[str] = set()
     for name in checked(index.values()):
-        found.add(name)
-        if len(found) > MAX_SHARDS:
+        distinct.add(name)
+        if len(distinct) > MAX_SHARDS:
             raise CheckpointError(f"{INDEX} names more than {MAX_SHARDS} files", file=INDEX)
-    named = sorted(found)
+    named = sorted(distinct)
     for name in named:
         if not is_plain_name(name):
             refusals.add(f"'{excerpt(name)}' is not the name of a file in the directory", file=INDEX)

@@ -24,23 +24,23 @@ def member(
 
     `within`: where the members are, for the message.
     """
-    found = members.get(name)
-    if found is None or (isinstance(found, kind) and isinstance(found, bool) == (kind is bool)):
-        return found
+    value = members.get(name)
+    if value is None or (isinstance(value, kind) and isinstance(value, bool) == (kind is bool)):
+        return value
     raise CheckpointError(
-        f"{within}.{excerpt(name)} is {excerpt(str(found))}; expected {_NOUNS[kind]}", file="config.json"
+        f"{within}.{excerpt(name)} is {excerpt(str(value))}; expected {_NOUNS[kind]}", file="config.json"
     )
 
 
 def strings(members: Mapping[str, Any], name: str, within: str = "quantization_config") -> tuple[str, ...]:
     """Return a list of strings, an empty one where it is null or missing. Raises CheckpointError otherwise."""
-    found = member(members, name, list, within) or []
-    for each in found:
+    entries = member(members, name, list, within) or []
+    for each in entries:
         if not isinstance(each, str):
             raise CheckpointError(
                 f"{within}.{name} has the entry {excerpt(str(each))}; expected strings", file="config.json"
             )
-    return tuple(found)
+    return tuple(entries)
 
 
 MAX_ROWS = 4096

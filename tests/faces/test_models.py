@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -10,13 +9,14 @@ import httpx
 import pytest
 
 from requant_service.oip.models.registry import MODELS
-from tests.conftest import ROOT
+from tests.requests.catalog import CATALOG, OF_ROUTE
+from tests.requests.document import DOCUMENT, EXAMPLES
+from tests.requests.inference import inference
 from tests.service.openapi.test_documented_replies import TYPES
 from tests.support import oip_wire
-from tests.support.model_calls import check_reply, model_call, rescale_call
+from tests.support.model_calls import check_reply, rescale_operands
 from tests.support.page_table import page_table
 
-DOCUMENT = json.loads((ROOT / "openapi" / "openapi.json").read_text(encoding="utf-8"))
 OPERATIONS = [
     path
     for path, item in DOCUMENT["paths"].items()
@@ -151,30 +151,23 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def examples() -> list[tuple[str, dict[str, Any]]]:
-    found = []
-    for path in OPERATIONS:
-        content = DOCUMENT["paths"][path]["post"]["requestBody"]["content"]
-        if "application/json" in content:
-            found.append((path, content["application/json"]["example"]))
-    return found
+ANSWERED = [(path, EXAMPLES[path]) for path in OPERATIONS if path in EXAMPLES]
 
 
 def infer(client: httpx.Client, path: str, request: dict[str, Any]) -> httpx.Response:
     """Send a request to a JSON route to the model of the operation."""
-    name = model_of(path)
-    model = MODELS[name]
     if path == "/v1/tosa/rescale":
-        inputs, parameters = rescale_call(request)
+        found = inference(CATALOG["tosa.RESCALE"], rescale_operands(request))
     else:
-        slots, known = {slot.name for slot in model.inputs}, {parameter.name for parameter in model.parameters}
-        inputs, parameters = model_call(request, slots=slots, parameters=known)
-    if "opset" in request:
-        name += f"/versions/{max(int(each) for each in model.versions if int(each) <= request['opset'])}"
-    return oip_wire.infer(client, name, inputs, parameters={**parameters, "binary_data_output": True})
+        found = inference(OF_ROUTE[path], request)
+    return oip_wire.infer(client, found.path, found.inputs, parameters={**found.parameters, "binary_data_output": True})
 
 
-@pytest.mark.parametrize(("path", "request_"), [*examples(), *REQUESTS], ids=lambda each: str(each)[:50])
+@pytest.mark.parametrize(
+    ("path", "request_"),
+    [*ANSWERED, *REQUESTS],
+    ids=lambda each: str(each)[:50],
+)
 def test_a_model_answers_what_its_route_does(client: httpx.Client, path: str, request_: dict[str, Any]) -> None:
     reply = client.post(path, json=request_)
     assert reply.status_code == 200, reply.text
@@ -182,6 +175,7 @@ def test_a_model_answers_what_its_route_does(client: httpx.Client, path: str, re
 
 
 def test_every_operation_has_a_model() -> None:
+    assert {model_of(entry.route): entry.model for entry in CATALOG.values()} == {name: name for name in MODELS}
     assert {model_of(path) for path in OPERATIONS} == set(MODELS)
     listed = {path for path in OPERATIONS if path in MODEL_OF}
     assert listed == MODEL_OF.keys() - {OPERATORS}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import io
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -19,9 +18,13 @@ import pytest
 from requant_service.app import Application
 from requant_service.oip.models.registry import MODELS
 from tests.faces.test_models import DOCUMENT, OPERATIONS, model_of
+from tests.requests.catalog import CATALOG
+from tests.requests.document import SCHEMAS, resolved
+from tests.requests.files import npy
+from tests.requests.inference import inference
 from tests.support.asgi import post, ready_app
 from tests.support.cases import EXHAUSTIVE
-from tests.support.model_calls import model_call, rescale_call
+from tests.support.model_calls import rescale_operands
 
 WRONG: list[Any] = [None, True, -1, 7, 2**40, 0.5, "nope", "", [], {}, [7], ["nope"], [[1], [2, 3]], "1,32", "NaN"]
 TYPES = [
@@ -36,15 +39,6 @@ STRIDE = 1 if EXHAUSTIVE else 91
 @pytest.fixture(scope="module")
 def app() -> Application:
     return ready_app()
-
-
-def schema_of(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = DOCUMENT["components"]["schemas"][name]
-    return found
-
-
-def resolved(schema: dict[str, Any]) -> dict[str, Any]:
-    return schema_of(schema["$ref"].rpartition("/")[2]) if "$ref" in schema else schema
 
 
 def samples(schema: dict[str, Any]) -> list[Any]:
@@ -208,30 +202,15 @@ def test_of_a_sum_whose_type_is_refused(app: Application, profile: str, storage:
     assert fault["pointer"].startswith(f"/{side}")
 
 
-INFERENCE = schema_of("InferenceRequest")
+INFERENCE = SCHEMAS["InferenceRequest"]
 
 
 @pytest.mark.parametrize("path", JSON_OPERATIONS)
 def test_of_an_inference_request(app: Application, path: str) -> None:
-    model = MODELS[model_of(path)]
-    slots, names = {slot.name for slot in model.inputs}, {each.name for each in model.parameters}
     example = content_of(path)["application/json"]["example"]
-    if path == "/v1/tosa/rescale":
-        inputs, stated = rescale_call(example)
-    else:
-        inputs, stated = model_call(example, slots=slots, parameters=names)
-    body = {
-        "inputs": [
-            {
-                "name": each.name,
-                "datatype": each.datatype or _datatype(each.array),
-                "shape": list(each.array.shape),
-                "data": each.array.reshape(-1).tolist(),
-            }
-            for each in inputs
-        ],
-        "parameters": stated,
-    }
+    model, rescale = MODELS[model_of(path)], path == "/v1/tosa/rescale"
+    body = inference(CATALOG[model.name], rescale_operands(example) if rescale else example).in_json()
+    stated = body["parameters"]
     found = [*changes(body, INFERENCE)]
     for slot in [None, *model.inputs]:
         more = (
@@ -248,22 +227,12 @@ def test_of_an_inference_request(app: Application, path: str) -> None:
     check(app, f"/v2/models/{model.name}/infer", as_json(sampled(iter(found), path)))
 
 
-def _datatype(array: Any) -> str:
-    kind = {"f": "FP", "i": "INT", "u": "UINT", "b": "BOOL"}[array.dtype.kind]
-    return kind if kind == "BOOL" else f"{kind}{array.dtype.itemsize * 8}"
-
-
 QUERIES = {
     "quantize": {"output_type": "!quant.uniform<i8:f32, 0.5:3>"},
     "dequantize": {"input_type": "!quant.uniform<i8:f32, 0.5:3>"},
     "requantize": {"input_type": "!quant.uniform<i8:f32, 0.5:3>", "output_type": "!quant.uniform<i8:f32, 0.25>"},
 }
 TEXTS = ["nope", "", "7", "-1", "true", "0.5", "1,32", "1:2,3:4", "i8", "litert", "tosa", "dense", "npz", *TYPES]
-
-
-def npy(array: Any) -> bytes:
-    np.save(body := io.BytesIO(), array)
-    return body.getvalue()
 
 
 ARRAYS = [np.ones((2, 2), dtype) for dtype in ("f4", "f8", "i1", "u1", "i4", "i8", "u2", "f2")]

@@ -6,7 +6,6 @@ import argparse
 import sys
 
 from tests.fuzz.campaign import Outcome, campaign, one
-from tests.fuzz.seeds import models
 from tests.fuzz.wire import Connection
 
 
@@ -33,7 +32,7 @@ def main() -> int:
     else:
         outcome = Outcome()
         with Connection(arguments.port) as connection:
-            reply = one(connection, arguments.seed, arguments.only, models(origin), outcome)
+            reply = one(connection, arguments.seed, arguments.only, outcome)
         if reply is not None:
             write(f"{reply.status}\n{reply.fields}{reply.body.decode('utf-8', 'replace')}\n")
     for finding in outcome.findings.values():

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.document import TEXTS, VALUES, resolved, stated_values
 from tests.fuzz.samples import ELEMENTS, SPELLED, SPELLINGS, any_text, anything, integer, real, tensor
+from tests.requests.document import TEXTS, VALUES, resolved, stated_values
 from tests.support.mlir_strategies import mutated, type_text
 
 _SPELLING = re.compile(r'"\\ue000([^"]*)"')

@@ -11,7 +11,8 @@ import numpy as np
 
 from tests.fuzz.json_mutation import changed_text, dumped, of_schema
 from tests.fuzz.samples import any_text, real
-from tests.fuzz.seeds import Draft, npy
+from tests.fuzz.seeds import Draft
+from tests.requests.files import npy
 from tests.support.mlir_strategies import mutated
 
 _MEDIA_TYPES = ["application/json", "application/octet-stream", "application/x-npy", "text/plain", "", "a/b; c=d",

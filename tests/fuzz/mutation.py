@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from tests.fuzz.document import EXAMPLES, POSTS, VALUES, request_fields, resolved
 from tests.fuzz.json_mutation import changed, copied, dumped
 from tests.fuzz.message_mutation import (
     changed_bytes,
@@ -20,14 +19,16 @@ from tests.fuzz.message_mutation import (
     near_path,
 )
 from tests.fuzz.samples import anything
-from tests.fuzz.seeds import INFER, INFER_VERSION, ROUTES, Draft, Model, in_binary, of_model, of_route
+from tests.fuzz.seeds import INFER, INFER_VERSION, ROUTES, Draft, in_binary, of_model, of_route
 from tests.fuzz.wire import Request
+from tests.requests.catalog import CATALOG, Entry
+from tests.requests.document import EXAMPLES, POSTS, VALUES, request_fields, resolved
 
 _DATATYPES = ["BOOL", "INT8", "UINT8", "INT16", "UINT16", "INT32", "UINT32", "INT64", "UINT64", "FP16", "FP32", "FP64",
               "BF16", "BYTES", "FP8"]  # fmt: skip
 
 
-def _changed_inference(random: Random, draft: Draft, model: Model) -> None:
+def _changed_inference(random: Random, draft: Draft, model: Entry) -> None:
     """Change what only the inference protocol has, and put inputs into binary form."""
     body = draft.body
     for head in body["inputs"]:
@@ -109,14 +110,15 @@ def _fields(path: str) -> int:
 
 _FILE_ROUTES = [route for route in ROUTES if "/npy/" in route or "/multipart/" in route]
 _WEIGHTS = [_fields(route) for route in ROUTES]
+_MODELS = list(CATALOG.values())
+_WEIGHTS_OF_MODELS = [_fields(model.route) for model in _MODELS]
 
 
-def _draft(random: Random, models: list[Model]) -> Draft:
+def _draft(random: Random) -> Draft:
     kind = random.random()
     if kind < 0.42:
-        [model] = random.choices(models, [_fields(model.route) for model in models])
-        body = of_route(model.route).body
-        body = copied(body)
+        [model] = random.choices(_MODELS, _WEIGHTS_OF_MODELS)
+        body = copied(model.example)
         for _ in range(_changes(random)):
             body = changed(random, body, request_fields(model.route))
         version = random.choice([*model.versions, *model.versions, "9"]) if random.random() < 0.15 else None
@@ -142,7 +144,7 @@ def _draft(random: Random, models: list[Model]) -> Draft:
     return draft
 
 
-def fuzzed(seed: str, index: int, models: list[Model]) -> Request:
-    """The request of that number. The same seed, number, document and models give the same request."""
+def fuzzed(seed: str, index: int) -> Request:
+    """The request of that number. The same seed, number, document and catalog give the same request."""
     random = Random(f"{seed}:{index}")
-    return encoded(random, _draft(random, models))
+    return encoded(random, _draft(random))

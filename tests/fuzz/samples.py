@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.document import TEXTS, TYPE_TEXTS
-from tests.fuzz.seeds import datatype_of
+from tests.requests.document import TEXTS, TYPE_TEXTS
+from tests.requests.inference import datatype_of
 from tests.support.mlir_strategies import mutated, type_text
 from tests.support.oip_wire import DTYPES
 

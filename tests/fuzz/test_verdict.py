@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.fuzz.document import EXAMPLES, JSON
-from tests.fuzz.seeds import INFER, npy
+from tests.fuzz.seeds import INFER
 from tests.fuzz.verdict import BINARY, PROBLEM, faults
 from tests.fuzz.wire import Reply, Request
+from tests.requests.document import EXAMPLES, JSON
+from tests.requests.files import npy
 
 CODES = {"request_invalid": 422, "overloaded": 503, "unknown_name": 422}
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from jsonschema import Draft202012Validator
 
-from tests.fuzz.document import JSON, POSTS, SCHEMAS
 from tests.fuzz.seeds import INFER, INFER_VERSION
 from tests.fuzz.wire import Reply, Request
+from tests.requests.document import JSON, POSTS, SCHEMAS
 from tests.support.oip_wire import DTYPES, LENGTH
 
 PROBLEM = "application/problem+json"

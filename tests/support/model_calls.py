@@ -1,6 +1,6 @@
-"""Calls of JSON routes as calls of models: what each member of a request becomes, and where its reply has to be found.
+"""Replies of JSON routes and of models of the same operations: where what one says stands in the other.
 
-Lists of numbers are tensors, a tensor's type is a parameter, and other lists and objects are JSON as text.
+Lists of numbers are tensors, and other lists and objects are JSON as text.
 """
 
 from __future__ import annotations
@@ -12,20 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.oip_wire import Array, Input, Reply
+from tests.support.oip_wire import Array, Reply
 
 Members = Mapping[str, Any]
 
 _KEPT = {"f16": "<f2", "f32": "<f4", "f64": "<f8", "bf16": "<u2", "i1": "|b1"}
-# Members that are lists of real numbers, as texts or not, and the tensors that they become.
+# Members that are lists of real numbers, and the tensors that they are.
 _REALS = {
     "minimums": "minimum",
     "maximums": "maximum",
     "nudged_minimums": "nudged_minimum",
     "nudged_maximums": "nudged_maximum",
-    "weight_scales": "weight_scale",
-    "input_scale": "input_scale",
-    "factors": "factor",
     "scales": "scale",
     "table": "table",
     "relative_error": "relative_error",
@@ -73,72 +70,22 @@ def array_of(tensor: Members) -> Array:
     return values.astype(dtype_of(element)).reshape(shape)
 
 
-def tensor_input(name: str, tensor: Members) -> Input:
-    """A JSON tensor as an input, in binary."""
-    _, element = shape_and_element(tensor["type"])
-    return Input(name, array_of(tensor), "BF16" if element == "bf16" else "")
-
-
-def _real(value: Any) -> float:
-    return float.fromhex(value) if isinstance(value, str) and "0x" in value else float(value)
-
-
-def model_call(request: Members, *, slots: set[str], parameters: set[str]) -> tuple[list[Input], Members]:
-    """The inputs and the parameters of a call. `slots` and `parameters`: those that the model has."""
-    inputs: list[Input] = []
-    stated: dict[str, Any] = {}
-    for name, value in request.items():
-        if name == "attributes":
-            stated |= {key: json.dumps(each) if isinstance(each, list) else each for key, each in value.items()}
-        elif name == "inputs" and isinstance(value, dict):
-            for key, tensor in value.items():
-                inputs.append(tensor_input(key, tensor))
-                stated |= _type_of(key, tensor, parameters)
-        elif name == "inputs":
-            slot = "input" if "input" in slots else "x"
-            inputs += [tensor_input(f"{slot}_{index}", tensor) for index, tensor in enumerate(value)]
-        elif name == "scales" and isinstance(value, list):
-            for side in value[0]:
-                inputs.append(Input(f"{side}_scale", np.array([_real(each[side]) for each in value])))
-        elif name == "multipliers":
-            for side in ("multiplier", "shift"):
-                inputs.append(Input(side, np.array([each[side] for each in value], np.int64)))
-        elif is_tensor(value):
-            slot = name if name in slots else "x"
-            inputs.append(tensor_input(slot, value))
-            stated |= _type_of(name, value, parameters)
-        elif name in _REALS:
-            numbers = value if isinstance(value, list) else [value]
-            inputs.append(Input(_REALS[name], np.array([_real(each) for each in numbers])))
-        elif name == "opset":
-            continue
-        else:
-            stated[name] = json.dumps(value) if isinstance(value, (list, dict)) else value
-    return inputs, stated
-
-
-def _type_of(name: str, tensor: Members, parameters: set[str]) -> dict[str, str]:
-    """The parameter for the type of a tensor, if the model has one and the datatype does not say it."""
-    shape, element = shape_and_element(tensor["type"])
-    plain = element.lstrip("uibf").isdigit() and not element.startswith("f8")
-    if f"{name}_type" not in parameters or (plain and element.endswith(str(dtype_of(element).itemsize * 8))):
-        return {}
-    return {f"{name}_type": element if shape else tensor["type"]}
-
-
-def rescale_call(request: Members) -> tuple[list[Input], Members]:
-    """A call of `/v1/tosa/rescale`, whose operands are numbers, as one of the operator, whose operands are tensors."""
-    stated = {name: value for name, value in request.items() if isinstance(value, (bool, str)) and "type" not in name}
+def rescale_operands(request: Members) -> Members:
+    """A request of `/v1/tosa/rescale`, whose operands are numbers, as one of the operator with tensors."""
+    attributes = {
+        name: value for name, value in request.items() if isinstance(value, (bool, str)) and "type" not in name
+    }
     element = shape_and_element(request["input"]["type"])[1]
-    if element == "i48":
-        stated |= {"input_type": element, "input_zp_type": element}
-    inputs = [tensor_input("input", request["input"])]
-    width = np.int32 if stated.get("scale32", True) else np.int16
-    inputs.append(Input("multiplier", np.array(request["multiplier"], width)))
-    inputs.append(Input("shift", np.array(request["shift"], np.int8)))
-    for name, of in (("input_zp", element), ("output_zp", request["output_type"])):
-        inputs.append(Input(name, np.array([request.get(name, 0)], dtype_of(of))))
-    return inputs, stated
+    operands = {
+        "multiplier": ("i32" if attributes.get("scale32", True) else "i16", request["multiplier"]),
+        "shift": ("i8", request["shift"]),
+        "input_zp": (element, [request.get("input_zp", 0)]),
+        "output_zp": (request["output_type"], [request.get("output_zp", 0)]),
+    }
+    tensors = {
+        name: {"type": f"tensor<{len(values)}x{kind}>", "values": values} for name, (kind, values) in operands.items()
+    }
+    return {"inputs": {"input": request["input"], **tensors}, "attributes": attributes}
 
 
 def check_reply(found: Reply, reply: Members) -> None:

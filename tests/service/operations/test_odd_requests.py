@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.conftest import Server
-from tests.fuzz.document import EXAMPLES
 from tests.fuzz.json_mutation import dumped
-from tests.fuzz.seeds import Draft, models, of_model
+from tests.fuzz.seeds import Draft, of_model
+from tests.requests.catalog import CATALOG
+from tests.requests.document import EXAMPLES
 from tests.service.replies import encoded
 from tests.support.asgi import post, ready_app
 
@@ -53,10 +53,13 @@ def test_a_route_takes_or_refuses_every_length(client: httpx.Client, path: str) 
         assert reply.status_code in (200, *REFUSED), (body, reply.text)
 
 
-def test_a_model_takes_or_refuses_every_length(server: Server, client: httpx.Client) -> None:
+def test_a_model_takes_or_refuses_every_length(client: httpx.Client) -> None:
     asked = 0
-    for model in models(server.url):
-        for body in (*variants(EXAMPLES[model.route]), *_emptied_attributes(client, model.name, EXAMPLES[model.route])):
+    for model in CATALOG.values():
+        for body in (
+            *variants(EXAMPLES[model.route]),
+            *_emptied_attributes(client, model.model, EXAMPLES[model.route]),
+        ):
             draft: Draft = of_model(model, body, None)
             text = dumped(draft.body).encode()
             headers = {"Inference-Header-Content-Length": str(len(text))} if draft.data else {}

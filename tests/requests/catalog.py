@@ -1,0 +1,120 @@
+"""Every operation that answers requests: a body of its JSON route that works, and what its members are as a model.
+
+All of it is read from the descriptions, but for the operations that are not described yet, which are listed at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from requant.description import Operation
+from requant.operations import OPERATIONS
+from requant.operations.conversions import CONVERSIONS
+from requant.operations.explain import EXPLANATIONS
+from requant.operators.description import Operator
+from requant.operators.registry import OPERATORS
+from requant_service.json_api.catalog.operators import route_path
+from requant_service.oip.models.registry import MODELS
+from tests.requests.document import EXAMPLES
+
+Names = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An operation: its model, its JSON route, and a body that works.
+
+    Each member of the body is an input of the model (`tensors`, `numbers`), some of one (`several`: a list of tensors;
+    `columns`: a list of objects, a member of which is an input), or else a parameter. Those of an `operator` are in
+    two groups, inputs and attributes. `types`: the parameter that has the type of a tensor.
+    """
+
+    model: str
+    route: str
+    example: Mapping[str, Any]
+    tensors: Names = field(default_factory=dict)
+    types: Names = field(default_factory=dict)
+    numbers: Names = field(default_factory=dict)
+    several: Names = field(default_factory=dict)
+    columns: Mapping[str, Names] = field(default_factory=dict)
+    operator: bool = False
+    described: Operation | Operator | None = None
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        return MODELS[self.model].versions
+
+    @property
+    def datatypes(self) -> dict[str, tuple[str, ...]]:
+        """The datatypes of each input of the model."""
+        return {slot.name: slot.datatypes for slot in MODELS[self.model].inputs}
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The parameters of the model."""
+        return frozenset(each.name for each in MODELS[self.model].parameters)
+
+
+def _of_operation(operation: Operation, *, multipliers: bool = False) -> Entry:
+    return Entry(
+        model=operation.name,
+        route=f"/v1/{operation.path or operation.name}",
+        example=operation.example,
+        tensors={each.name: each.model_name or each.name for each in operation.tensors},
+        types={each.name: each.type_option for each in operation.tensors},
+        numbers={each.name: each.model_name or each.name for each in operation.numbers},
+        several={each.several: each.model_name or each.name for each in operation.tensors if each.several},
+        columns={"multipliers": _MULTIPLIERS} if multipliers else {},
+        described=operation,
+    )
+
+
+def _of_operator(operator: Operator) -> Entry:
+    return Entry(
+        model=operator.full_name,
+        route=route_path(operator),
+        example=operator.example,
+        tensors={each.name: each.name for each in operator.inputs},
+        types={each.name: f"{each.name}_type" for each in operator.inputs},
+        operator=True,
+        described=operator,
+    )
+
+
+_MULTIPLIERS = {"multiplier": "multiplier", "shift": "shift"}
+_SIDES = {side: f"{side}_scale" for side in ("input", "weight", "output")}
+
+
+def _of_example(model: str, route: str, **members: Any) -> Entry:
+    return Entry(model, route, EXAMPLES[route], **members)
+
+
+# Those without a description, whose members are said here.
+_UNDESCRIBED = (
+    _of_example("vectors", "/v1/vectors", columns={"multipliers": _MULTIPLIERS}),
+    _of_example(
+        "derive_multiplier", "/v1/parameters/multiplier", numbers={"factors": "factor"}, columns={"scales": _SIDES}
+    ),
+    _of_example("parse_type", "/v1/types/parse"),
+    _of_example("translate_type", "/v1/types/translate"),
+    _of_example("lower", "/v1/lower"),
+    _of_example("evaluate", "/v1/evaluate", several={"inputs": "input"}),
+)
+
+
+def _entries() -> Iterator[Entry]:
+    for operation in chain(CONVERSIONS.values(), EXPLANATIONS.values()):
+        yield _of_operation(operation, multipliers=operation.name.endswith("requantize"))
+    yield from map(_of_operation, OPERATIONS.values())
+    known = {*OPERATIONS, *(each.name for each in chain(CONVERSIONS.values(), EXPLANATIONS.values()))}
+    yield from (each for each in _UNDESCRIBED if each.model not in known)
+    yield from map(_of_operator, OPERATORS.values())
+
+
+CATALOG: Mapping[str, Entry] = {entry.model: entry for entry in _entries()}
+"""All of them by the names of their models."""
+OF_ROUTE: Mapping[str, Entry] = {entry.route: entry for entry in CATALOG.values()}
+"""The same by the paths of their JSON routes."""

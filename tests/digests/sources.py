@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.digests import conversions, formats, modules, parameters, requantization
+from tests.digests import conversions, examples, formats, modules, parameters, requantization
 
-MODULES = (conversions, requantization, formats, parameters, modules)
+MODULES = (conversions, requantization, formats, parameters, modules, examples)

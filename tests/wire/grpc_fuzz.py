@@ -27,10 +27,11 @@ from requant_service.oip.grpc import inference_pb2 as pb
 from requant_service.oip.grpc.statuses import StatusCode
 from tests.conftest import free_port, started
 from tests.fuzz.message_mutation import changed_bytes
-from tests.interop.clients.model_cases import CASES
+from tests.requests.catalog import CATALOG
+from tests.requests.inference import inference
 from tests.service.oip.grpc.test_request_parts import mutated, usual
 from tests.support.http2_client import Answer, AsyncHttp2Client, head_of
-from tests.support.inference_messages import SERVICE, request_of
+from tests.support.inference_messages import SERVICE
 from tests.wire.memory import memory
 
 BUDGET = 256 << 20
@@ -43,6 +44,7 @@ _SECONDS = 120.0
 _UNARY = [method.name for method in pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods]
 _OTHERS = ["grpc.health.v1.Health/Check", "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "x.Y/Z"]
 _METADATA = (("x-request-id", "fuzz"),)
+_EXAMPLES = [inference(entry, entry.example) for entry in CATALOG.values()]
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,7 @@ def comparable(answer: Answer) -> object:
 
 def _message(rng: Random) -> bytes:
     """A message: valid, mutated, or of bytes."""
-    case = rng.choice(CASES)
-    request = request_of(case.model, case.inputs, case.parameters, id=str(rng.randrange(9)))
-    found = bytes(request.SerializeToString())
+    found = bytes(rng.choice(_EXAMPLES).message(id=str(rng.randrange(9))).SerializeToString())
     match rng.randrange(8):
         case 0 | 1 | 2:
             return found

@@ -27,7 +27,7 @@ def cases() -> Iterator[Case]:
 def _found(operation: Operation, entry: Entry) -> Found:
     example, call = entry.example, inference(entry, entry.example)
     tensors: Mapping[str, Any] = example["inputs"] if entry.operator else example
-    named = {model: name for name, model in (entry.tensors | entry.numbers).items()}
+    named = {model: name for name, model in {**entry.tensors, **entry.numbers}.items()}
     arrays = {named[part.name]: part.array for part in call.parts if part.name in named}
     types = {name: tensors[name]["type"] for name in entry.tensors if name in arrays}
     stated = {**example, **example.get("attributes", {})}

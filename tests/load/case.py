@@ -1,11 +1,10 @@
-"""A request of the load programs, and the forms in which it is sent: JSON, one `.npy`, or an inference."""
+"""A request of the load programs, and the forms in which it is sent: JSON, one `.npy`, a form, or an inference."""
 
 from __future__ import annotations
 
-import io
 import json
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,9 +12,16 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.requests.catalog import CATALOG
+from tests.requests.files import npy
+from tests.requests.inference import inference
 from tests.support.oip_wire import Input, body_of
 
 Array = NDArray[Any]
+
+# Bytes of all tensors of a call: of 64 MiB, and of 8 MiB in base64 with a MiB for a type.
+BINARY_BYTES, JSON_BYTES = 62 << 20, 5 << 20
+_ELEMENTS = {"f2": "f16", "f4": "f32", "f8": "f64", "i1": "i8", "u1": "ui8", "i2": "i16", "i4": "i32", "i8": "i64"}
 
 
 @dataclass(frozen=True)
@@ -28,32 +34,25 @@ class Case:
     query: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Call:
+    """A call of an operation, made when it is sent: the body of its JSON route, with arrays as `data`."""
+
+    what: str
+    body: Callable[[], Mapping[str, Any]]
+
+
+Calls = Callable[[int], Iterator[Call]]
+"""The calls of an operation whose tensors have about so many bytes."""
+
+
+def _in_base64(array: Array) -> str:
+    return b64encode(array.tobytes()).decode()
+
+
 def json_case(route: str, what: str, make: Callable[[], Any]) -> Case:
-    return Case(route, what, lambda: (json.dumps(make()).encode(), {"content-type": "application/json"}))
-
-
-def npy_case(route: str, what: str, make: Callable[[], Array], **query: str) -> Case:
-    def body() -> tuple[bytes, dict[str, str]]:
-        file = io.BytesIO()
-        np.save(file, make())
-        return file.getvalue(), {"content-type": "application/octet-stream"}
-
-    return Case(route, what, body, query)
-
-
-def form_case(route: str, what: str, make: Callable[[], dict[str, Array]], **fields: str) -> Case:
-    """A form: arrays as `.npy` files, and fields of text."""
-
-    def body() -> tuple[bytes, dict[str, str]]:
-        files = {}
-        for name, array in make().items():
-            file = io.BytesIO()
-            np.save(file, array)
-            files[name] = (f"{name}.npy", file.getvalue())
-        request = httpx.Request("POST", "http://host", data=fields, files=files)
-        return request.read(), {"content-type": request.headers["content-type"]}
-
-    return Case(route, what, body)
+    content = {"content-type": "application/json"}
+    return Case(route, what, lambda: (json.dumps(make(), default=_in_base64).encode(), content))
 
 
 def model_case(name: str, what: str, make: Callable[[], list[Input]], **parameters: Any) -> Case:
@@ -65,8 +64,49 @@ def model_case(name: str, what: str, make: Callable[[], list[Input]], **paramete
     return Case(f"/v2/models/{name}/infer", what, body)
 
 
-def tensor(type_: str, array: Array) -> dict[str, str]:
-    return {"type": type_, "data": b64encode(array.tobytes()).decode()}
+def as_route(name: str, call: Call) -> Case:
+    """A call in JSON."""
+    return json_case(CATALOG[name].route, call.what, call.body)
+
+
+def as_model(name: str, call: Call) -> Case:
+    """A call of a model, with tensors in binary."""
+
+    def body() -> tuple[bytes, dict[str, str]]:
+        found = inference(CATALOG[name], call.body())
+        return body_of(found.inputs, parameters={**found.parameters, "binary_data_output": True})
+
+    return Case(f"/v2/models/{name}/infer", call.what, body)
+
+
+def npy_case(route: str, what: str, make: Callable[[], Array], **query: str) -> Case:
+    return Case(route, what, lambda: (npy(make()), {"content-type": "application/octet-stream"}), query)
+
+
+def form_case(route: str, what: str, make: Callable[[], dict[str, Array]], **fields: str) -> Case:
+    """A form: arrays as `.npy` files, and fields of text."""
+
+    def body() -> tuple[bytes, dict[str, str]]:
+        files = {name: (f"{name}.npy", npy(array)) for name, array in make().items()}
+        request = httpx.Request("POST", "http://host", data=fields, files=files)
+        return request.read(), {"content-type": request.headers["content-type"]}
+
+    return Case(route, what, body)
+
+
+def of(array: Array, element: str = "") -> dict[str, Any]:
+    """An array as a tensor. `element`: its element type in MLIR's spelling, where the dtype does not say it."""
+    sizes = "".join(f"{size}x" for size in array.shape)
+    return {"type": f"tensor<{sizes}{element or _ELEMENTS[array.dtype.str[1:]]}>", "data": array}
+
+
+def tensor(type_: str, array: Array) -> dict[str, Any]:
+    """An array in base64 as a tensor of a type."""
+    return {"type": type_, "data": _in_base64(array)}
+
+
+def million(count: int) -> str:
+    return f"{count / 1e6:.1f} million" if count >= 100_000 else str(count)
 
 
 def noise(shape: tuple[int, ...], dtype: str = "f4") -> Array:

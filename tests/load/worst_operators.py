@@ -1,97 +1,24 @@
-"""For each operator of another system, the most expensive calls that a body of some size holds.
-
-Every operator has its example with the first operand as large as the body allows; where that does not work or is not
-what costs most, it has calls of its own here. Each is sent in JSON and as a model.
-"""
+"""The most expensive calls of other systems' operators, where that is not the example with larger tensors."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from math import isqrt, prod
+from math import isqrt
 from typing import Any
 
 import numpy as np
 
-from requant.mlir import parse_type, print_type
-from requant.mlir.types import TensorType
-from requant.operators.description import Operator
-from requant.operators.element_names import container
-from requant.operators.registry import OPERATORS
 from requant.operators.separate_parameters import MAX_FACTORS, MAX_SCALES
-from requant_service.json_api.catalog.operators import route_path
-from tests.load.case import Array, Case, json_case, noise, numbers, positive, scale_list, tensor
-from tests.support.oip_wire import Input, body_of
+from tests.load.case import Call, Calls, million, noise, numbers, of, positive, scale_list
 
-# Bytes of all tensors of a call: of 64 MiB, and of 8 MiB in base64 with a MiB for attributes.
-_BINARY_BYTES = 62 << 20
-_JSON_BYTES = 5 << 20
-_MAX_ENTRIES = 65_536
+ENTRIES = 65_536
 _SCALES_OF_TYPE = 50_000
-_ELEMENTS = {"f4": "f32", "i1": "i8", "u1": "ui8", "i4": "i32", "i8": "i64"}
+
+Tensors = dict[str, dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Operand:
-    """A tensor. `element`: its element type in MLIR's spelling, where the dtype does not say it."""
-
-    array: Array
-    element: str = ""
-
-    @property
-    def natural(self) -> str:
-        """What the dtype says."""
-        return _ELEMENTS[self.array.dtype.str[1:]]
-
-    @property
-    def type(self) -> str:
-        return f"tensor<{''.join(f'{size}x' for size in self.array.shape)}{self.element or self.natural}>"
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call of an operator. Its operands are made when it is sent."""
-
-    what: str
-    operands: Callable[[], dict[str, Operand]]
-    attributes: dict[str, Any] = field(default_factory=dict)
-
-
-Calls = Callable[[int], Iterator[Call]]
-
-
-def _million(count: int) -> str:
-    return f"{count / 1e6:.1f} million" if count >= 100_000 else str(count)
-
-
-def _grown(operator: Operator) -> Calls:
-    """The example with a first operand that takes nearly all bytes; the size along the axis of scales stays."""
-
-    def calls(budget: int) -> Iterator[Call]:
-        example = operator.example
-        (first, head), *rest = example["inputs"].items()
-        attributes = dict(example.get("attributes") or {})
-        type_ = parse_type(head["type"])
-        assert isinstance(type_, TensorType)
-        shape, dtype = [size or 1 for size in type_.shape or ()], container(type_.element)
-        assert dtype is not None
-        grows = 1 if attributes.get("axis") == 0 and rest else 0
-        shape[grows] *= (budget - 4096) // (prod(shape) * dtype.itemsize)
-
-        def operands() -> dict[str, Operand]:
-            found = {first: Operand(noise(tuple(shape), dtype.str[1:]), print_type(type_.element))}
-            for name, given in rest:
-                other = parse_type(given["type"])
-                assert isinstance(other, TensorType)
-                kept = container(other.element)
-                sizes = [size or 0 for size in other.shape or ()]
-                found[name] = Operand(np.array(given["values"], kept).reshape(sizes), print_type(other.element))
-            return found
-
-        yield Call(f"{_million(prod(shape))} elements", operands, attributes)
-
-    return calls
+def _call(what: str, tensors: Callable[[], Tensors], attributes: dict[str, Any] | None = None) -> Call:
+    return Call(what, lambda: {"inputs": tensors(), "attributes": attributes or {}})
 
 
 def _channels(scales: str, zeros: str | None, input_: str, attributes: Any = None, element: str = "f4") -> Calls:
@@ -101,13 +28,13 @@ def _channels(scales: str, zeros: str | None, input_: str, attributes: Any = Non
     def calls(budget: int) -> Iterator[Call]:
         count = min(MAX_SCALES, budget // size)
 
-        def operands() -> dict[str, Operand]:
-            found = {input_: Operand(noise((4, count), element)), scales: Operand(positive((count,)))}
+        def operands() -> Tensors:
+            found = {input_: of(noise((4, count), element)), scales: of(positive((count,)))}
             if zeros is not None:
-                found[zeros] = Operand(np.full(count, 3, "i1" if input_ == "x" else "i4"))
+                found[zeros] = of(np.full(count, 3, "i1" if input_ == "x" else "i4"))
             return found
 
-        yield Call(f"{_million(count)} channels", operands, {"axis": 1, **(attributes or {})})
+        yield _call(f"{million(count)} channels", operands, {"axis": 1, **(attributes or {})})
 
     return calls
 
@@ -117,12 +44,12 @@ def _tokens(dtype: str) -> Calls:
 
     def calls(budget: int) -> Iterator[Call]:
         count = budget // 12
-        yield Call(
-            f"{_million(count)} tokens",
+        yield _call(
+            f"{million(count)} tokens",
             lambda: {
-                "input": Operand(noise((count, 1), dtype)),
-                "scales": Operand(positive((count, 1))),
-                "zero_points": Operand(np.zeros((count, 1), "i4")),
+                "input": of(noise((count, 1), dtype)),
+                "scales": of(positive((count, 1))),
+                "zero_points": of(np.zeros((count, 1), "i4")),
             },
             {"quant_min": -128, "quant_max": 127, "dtype": "int8"},
         )
@@ -137,13 +64,13 @@ def _groups(dtype: str) -> Calls:
     def calls(budget: int) -> Iterator[Call]:
         count = min(MAX_SCALES, budget // (2 * itemsize + 8))
         size = (budget - 8 * count) // (count * itemsize)
-        yield Call(
-            f"{_million(count)} groups",
+        yield _call(
+            f"{million(count)} groups",
             lambda: {
-                "input": Operand(noise((1, count * size), dtype) & 7 if dtype == "i1" else
+                "input": of(noise((1, count * size), dtype) & 7 if dtype == "i1" else
                                  noise((1, count * size), dtype)),
-                "scales": Operand(positive((1, count))),
-                "zero_points": Operand(np.zeros((1, count), "i4")),
+                "scales": of(positive((1, count))),
+                "zero_points": of(np.zeros((1, count), "i4")),
             },
             {"quant_min": -8, "quant_max": 7, "dtype": "int8", "group_size": size},
         )  # fmt: skip
@@ -154,9 +81,9 @@ def _groups(dtype: str) -> Calls:
 def _quantize_linear(budget: int) -> Iterator[Call]:
     yield from _channels("y_scale", "y_zero_point", "x")(budget)
     count = min(15 << 20, budget * 4 // 17) // 16 * 16
-    yield Call(
+    yield _call(
         "a scale for each 16 elements",
-        lambda: {"x": Operand(noise((count,))), "y_scale": Operand(positive((count // 16,)))},
+        lambda: {"x": of(noise((count,))), "y_scale": of(positive((count // 16,)))},
         {"axis": 0, "block_size": 16, "output_dtype": 3},
     )
 
@@ -165,9 +92,9 @@ def _dequantize_linear(budget: int) -> Iterator[Call]:
     yield from _channels("x_scale", "x_zero_point", "x", element="i1")(budget)
     scales = min(MAX_SCALES, budget // 5)
     size = (budget - 4 * scales) // scales
-    yield Call(
+    yield _call(
         f"a scale for each {size} elements",
-        lambda: {"x": Operand(noise((scales * size,), "i1")), "x_scale": Operand(positive((scales,)))},
+        lambda: {"x": of(noise((scales * size,), "i1")), "x_scale": of(positive((scales,)))},
         {"axis": 0, "block_size": size},
     )
 
@@ -176,9 +103,9 @@ def _dynamic_dequantize(budget: int) -> Iterator[Call]:
     yield from _channels("scales", None, "src", {"qtype": "per_channel"}, "i1")(budget)
     scales = min(MAX_SCALES, budget // 6)
     size = (budget - 4 * scales) // scales
-    yield Call(
+    yield _call(
         f"a scale for each {size} elements",
-        lambda: {"src": Operand(noise((1, scales * size), "i1")), "scales": Operand(positive((1, scales)))},
+        lambda: {"src": of(noise((1, scales * size), "i1")), "scales": of(positive((1, scales)))},
         {"qtype": "per_group", "group_shape": [1, size]},
     )
 
@@ -187,12 +114,12 @@ def _scale_lists(dtype: str, **attributes: Any) -> Calls:
     """As many scales and zero points as an attribute may list."""
 
     def calls(budget: int) -> Iterator[Call]:
-        rows = budget // (_MAX_ENTRIES * np.dtype(dtype).itemsize)
-        scales = [float(f"{each:.8g}") for each in numbers(_MAX_ENTRIES)]
-        yield Call(
-            f"{_MAX_ENTRIES} scales",
-            lambda: {"src": Operand(noise((rows, _MAX_ENTRIES), dtype))},
-            {"qtype": "per_channel", "axis": 1, "scales": scales, "zps": [0] * _MAX_ENTRIES, **attributes},
+        rows = budget // (ENTRIES * np.dtype(dtype).itemsize)
+        scales = [float(f"{each:.8g}") for each in numbers(ENTRIES)]
+        yield _call(
+            f"{ENTRIES} scales",
+            lambda: {"src": of(noise((rows, ENTRIES), dtype))},
+            {"qtype": "per_channel", "axis": 1, "scales": scales, "zps": [0] * ENTRIES, **attributes},
         )
 
     return calls
@@ -207,9 +134,9 @@ def _to_type(input_: str, **attributes: Any) -> Calls:
 
     def calls(budget: int) -> Iterator[Call]:
         rows = (budget - (1 << 20)) // (4 * _SCALES_OF_TYPE)
-        yield Call(
+        yield _call(
             f"{_SCALES_OF_TYPE} scales",
-            lambda: {input_: Operand(noise((rows, _SCALES_OF_TYPE)))},
+            lambda: {input_: of(noise((rows, _SCALES_OF_TYPE)))},
             {"output_type": _quantized_type(), **attributes},
         )
 
@@ -221,9 +148,9 @@ def _from_type(input_: str, **attributes: Any) -> Calls:
 
     def calls(budget: int) -> Iterator[Call]:
         rows = (budget - (1 << 20)) // _SCALES_OF_TYPE
-        yield Call(
+        yield _call(
             f"{_SCALES_OF_TYPE} scales",
-            lambda: {input_: Operand(noise((rows, _SCALES_OF_TYPE), "i1"), _quantized_type())},
+            lambda: {input_: of(noise((rows, _SCALES_OF_TYPE), "i1"), _quantized_type())},
             attributes,
         )
 
@@ -241,29 +168,29 @@ def _matmul_shapes(budget: int) -> Iterator[tuple[str, tuple[int, ...], tuple[in
 
 def _matmul_integer(budget: int) -> Iterator[Call]:
     for what, a, b in _matmul_shapes(budget):
-        yield Call(
+        yield _call(
             what,
-            lambda a=a, b=b: {"A": Operand(noise(a, "u1")), "B": Operand(noise(b, "u1"))},  # type: ignore[misc]
+            lambda a=a, b=b: {"A": of(noise(a, "u1")), "B": of(noise(b, "u1"))},  # type: ignore[misc]
         )
 
 
 def _qlinear_matmul(budget: int) -> Iterator[Call]:
-    def operands(a: tuple[int, ...], b: tuple[int, ...], columns: tuple[int, ...] = ()) -> dict[str, Operand]:
+    def operands(a: tuple[int, ...], b: tuple[int, ...], columns: tuple[int, ...] = ()) -> Tensors:
         return {
-            "a": Operand(noise(a, "u1")),
-            "a_scale": Operand(np.array(0.0066, "f4")),
-            "a_zero_point": Operand(np.array(113, "u1")),
-            "b": Operand(noise(b, "i1")),
-            "b_scale": Operand(positive(columns)),
-            "b_zero_point": Operand(np.full(columns, 3, "i1")),
-            "y_scale": Operand(np.array(10.7, "f4")),
-            "y_zero_point": Operand(np.array(118, "u1")),
+            "a": of(noise(a, "u1")),
+            "a_scale": of(np.array(0.0066, "f4")),
+            "a_zero_point": of(np.array(113, "u1")),
+            "b": of(noise(b, "i1")),
+            "b_scale": of(positive(columns)),
+            "b_zero_point": of(np.full(columns, 3, "i1")),
+            "y_scale": of(np.array(10.7, "f4")),
+            "y_zero_point": of(np.array(118, "u1")),
         }
 
     for what, a, b in _matmul_shapes(budget):
-        yield Call(what, lambda a=a, b=b: operands(a, b))  # type: ignore[misc]
+        yield _call(what, lambda a=a, b=b: operands(a, b))  # type: ignore[misc]
     columns = min(MAX_FACTORS, budget // 6)
-    yield Call(f"a scale for each of {_million(columns)} columns", lambda: operands((1, 1), (1, columns), (columns,)))
+    yield _call(f"a scale for each of {million(columns)} columns", lambda: operands((1, 1), (1, columns), (columns,)))
 
 
 def _conv_shapes(budget: int) -> Iterator[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]]:
@@ -278,52 +205,52 @@ def _conv_shapes(budget: int) -> Iterator[tuple[str, tuple[int, ...], tuple[int,
 
 def _conv_integer(budget: int) -> Iterator[Call]:
     for what, x, w, attributes in _conv_shapes(budget):
-        yield Call(
+        yield _call(
             what,
-            lambda x=x, w=w: {"x": Operand(noise(x, "u1")), "w": Operand(noise(w, "u1"))},  # type: ignore[misc]
+            lambda x=x, w=w: {"x": of(noise(x, "u1")), "w": of(noise(w, "u1"))},  # type: ignore[misc]
             attributes,
         )
-    yield Call(
+    yield _call(
         "three dimensions, padded",
         lambda: {
-            "x": Operand(noise((1, 1, 1, 8, 8), "u1")),
-            "w": Operand(noise((1, 1, 100, 3, 3), "u1")),
+            "x": of(noise((1, 1, 1, 8, 8), "u1")),
+            "w": of(noise((1, 1, 100, 3, 3), "u1")),
         },
         {"pads": [20_000, 0, 0, 20_000, 0, 0]},
     )
 
 
 def _qlinear_conv(budget: int) -> Iterator[Call]:
-    def operands(x: tuple[int, ...], w: tuple[int, ...]) -> dict[str, Operand]:
+    def operands(x: tuple[int, ...], w: tuple[int, ...]) -> Tensors:
         channels = w[0]
         return {
-            "x": Operand(noise(x, "u1")),
-            "x_scale": Operand(np.array(0.00369, "f4")),
-            "x_zero_point": Operand(np.array(132, "u1")),
-            "w": Operand(noise(w, "i1")),
-            "w_scale": Operand(positive((channels,))),
-            "w_zero_point": Operand(np.array(0, "i1")),
-            "y_scale": Operand(np.array(16.2, "f4")),
-            "y_zero_point": Operand(np.array(123, "u1")),
-            "B": Operand(noise((channels,), "i4") >> 12),
+            "x": of(noise(x, "u1")),
+            "x_scale": of(np.array(0.00369, "f4")),
+            "x_zero_point": of(np.array(132, "u1")),
+            "w": of(noise(w, "i1")),
+            "w_scale": of(positive((channels,))),
+            "w_zero_point": of(np.array(0, "i1")),
+            "y_scale": of(np.array(16.2, "f4")),
+            "y_zero_point": of(np.array(123, "u1")),
+            "B": of(noise((channels,), "i4") >> 12),
         }
 
     for what, x, w, attributes in _conv_shapes(budget):
-        yield Call(what, lambda x=x, w=w: operands(x, w), attributes)  # type: ignore[misc]
+        yield _call(what, lambda x=x, w=w: operands(x, w), attributes)  # type: ignore[misc]
     channels = min(MAX_FACTORS, budget // 10)
-    yield Call(f"{_million(channels)} channels", lambda: operands((1, 1, 1, 1), (channels, 1, 1, 1)))
+    yield _call(f"{million(channels)} channels", lambda: operands((1, 1, 1, 1), (channels, 1, 1, 1)))
 
 
 def _rescale(budget: int) -> Iterator[Call]:
-    rows = budget // (4 * _MAX_ENTRIES) - 2
-    yield Call(
-        f"{_MAX_ENTRIES} multipliers",
+    rows = budget // (4 * ENTRIES) - 2
+    yield _call(
+        f"{ENTRIES} multipliers",
         lambda: {
-            "input": Operand(noise((rows, _MAX_ENTRIES), "i4")),
-            "multiplier": Operand(np.full(_MAX_ENTRIES, 1 << 30, "i4")),
-            "shift": Operand(np.full(_MAX_ENTRIES, 35, "i1")),
-            "input_zp": Operand(np.zeros(1, "i4")),
-            "output_zp": Operand(np.zeros(1, "i1")),
+            "input": of(noise((rows, ENTRIES), "i4")),
+            "multiplier": of(np.full(ENTRIES, 1 << 30, "i4")),
+            "shift": of(np.full(ENTRIES, 35, "i1")),
+            "input_zp": of(np.zeros(1, "i4")),
+            "output_zp": of(np.zeros(1, "i1")),
         },
         {"per_channel": True},
     )
@@ -332,11 +259,11 @@ def _rescale(budget: int) -> Iterator[Call]:
 def _from_block_scaled(budget: int) -> Iterator[Call]:
     # The output is f32, and takes four times as much.
     rows = budget // 33
-    yield Call(
-        f"{_million(32 * rows)} elements",
+    yield _call(
+        f"{million(32 * rows)} elements",
         lambda: {
-            "input_data": Operand(noise((rows, 32), "i1")),
-            "input_scale": Operand(noise((rows, 1), "u1") & 0x7F, "f8E8M0FNU"),
+            "input_data": of(noise((rows, 32), "i1")),
+            "input_scale": of(noise((rows, 1), "u1") & 0x7F, "f8E8M0FNU"),
         },
     )
 
@@ -347,7 +274,7 @@ _TORCH_CHANNELS = ("scales", "zero_points", "input")
 _DECOMPOSED = "torch.quantized_decomposed."
 
 # Instead of the example that is made larger.
-_OWN: dict[str, Calls] = {
+OWN: dict[str, Calls] = {
     "onnx.DequantizeLinear": _dequantize_linear,
     "onnx.MatMulInteger": _matmul_integer,
     "onnx.ConvInteger": _conv_integer,
@@ -361,7 +288,7 @@ _OWN: dict[str, Calls] = {
     "tosa.CAST_FROM_BLOCK_SCALED": _from_block_scaled,
 }
 # Beside it.
-_FURTHER: dict[str, Calls] = {
+FURTHER: dict[str, Calls] = {
     "onnx.QuantizeLinear": _quantize_linear,
     "onednn.Quantize": _scale_lists("f4", dst_type="i8"),
     "onednn.Dequantize": _scale_lists("i1"),
@@ -381,47 +308,3 @@ _FURTHER: dict[str, Calls] = {
     f"{_DECOMPOSED}fake_quant_per_channel": _channels(*_TORCH_CHANNELS, _BOUNDS),
     "tosa.RESCALE": _rescale,
 }
-
-
-def calls(operator: Operator, budget: int) -> Iterator[Call]:
-    """Yield the calls of an operator whose tensors have about so many bytes."""
-    own = _OWN.get(operator.full_name)
-    yield from (own or _grown(operator))(budget)
-    if operator.full_name in _FURTHER:
-        yield from _FURTHER[operator.full_name](budget)
-
-
-def in_json(operator: Operator, call: Call) -> Case:
-    def body() -> dict[str, Any]:
-        inputs = {name: tensor(each.type, each.array) for name, each in call.operands().items()}
-        found: dict[str, Any] = {"inputs": inputs}
-        if operator.versions:
-            found["opset"] = operator.last_version
-        return found | ({"attributes": call.attributes} if call.attributes else {})
-
-    return json_case(route_path(operator), call.what, body)
-
-
-def as_model(operator: Operator, call: Call) -> Case:
-    def body() -> tuple[bytes, dict[str, str]]:
-        operands = call.operands()
-        # Lists and numbers are texts; so is what a datatype does not say of an operand.
-        texts = {
-            name: each if isinstance(each, (str, int)) else json.dumps(each) for name, each in call.attributes.items()
-        }
-        types = {
-            f"{name}_type": each.element for name, each in operands.items() if each.element not in ("", each.natural)
-        }
-        parameters = {**texts, **types, "binary_data_output": True}
-        return body_of([Input(name, each.array) for name, each in operands.items()], parameters=parameters)
-
-    return Case(f"/v2/models/{operator.full_name}/infer", call.what, body)
-
-
-def operator_cases(json_bytes: int = _JSON_BYTES, binary_bytes: int = _BINARY_BYTES) -> Iterator[Case]:
-    """Yield every operator's calls in both forms."""
-    for operator in OPERATORS.values():
-        for call in calls(operator, json_bytes):
-            yield in_json(operator, call)
-        for call in calls(operator, binary_bytes):
-            yield as_model(operator, call)

@@ -210,7 +210,7 @@ def _add(budget: int) -> Iterator[Call]:
     def sides(lhs: Array, rhs: Array, **more: Any) -> dict[str, Any]:
         return {"lhs": of(lhs, _I8), "rhs": of(rhs, "!quant.uniform<i8:f32, 0.02:3>"), "output_type": _I8, **more}
 
-    half = noise((budget // 2,), "i1")
+    half = noise((min(budget // 2, 1 << 24),), "i1")
     for profile in ("litert", "stablehlo", "litert_xnnpack"):
         yield Call(f"{million(half.size)}, {profile}", lambda profile=profile: sides(half, half, profile=profile))  # type: ignore[misc]
     column = noise((4096, 1), "i1")
@@ -427,6 +427,7 @@ _RANGES = fixed(*(
 OWN: dict[str, Calls] = {
     "conv2d": _CONV2D,
     "matmul": _matmul,
+    "add": _add,
     "explain_quantize": _explain_quantize,
     "explain_dequantize": _explained(noise((256,), "i4"), "!quant.uniform<i32:f32, 0.05:3>", profile="litert"),
     "explain_requantize": _explained(noise((256,), "i4"), _SUMS, output_type=_I8, profile="torch_decomposed"),
@@ -446,7 +447,6 @@ FURTHER: dict[str, Calls] = {
     "quantize": _quantize,
     "dequantize": _dequantize,
     "requantize": _requantize,
-    "add": _add,
     "compare": _compare,
     "fake_quantize": _fake_quantize,
     "quantize_blocks": _quantize_blocks,

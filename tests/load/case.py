@@ -97,7 +97,7 @@ def form_case(route: str, what: str, make: Callable[[], dict[str, Array]], **fie
 def of(array: Array, element: str = "") -> dict[str, Any]:
     """An array as a tensor. `element`: its element type in MLIR's spelling, where the dtype does not say it."""
     sizes = "".join(f"{size}x" for size in array.shape)
-    return {"type": f"tensor<{sizes}{element or _ELEMENTS[array.dtype.str[1:]]}>", "data": array}
+    return {"type": f"tensor<{sizes}{element or _ELEMENTS[array.dtype.str[1:]]}>", "data": np.asarray(array)}
 
 
 def tensor(type_: str, array: Array) -> dict[str, Any]:

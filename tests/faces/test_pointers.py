@@ -17,9 +17,9 @@ import pytest
 
 from requant_service.app import Application
 from requant_service.oip.models.registry import MODELS
-from tests.faces.test_models import DOCUMENT, OPERATIONS, model_of
+from tests.faces.test_models import OPERATIONS, model_of
 from tests.requests.catalog import CATALOG
-from tests.requests.document import SCHEMAS, resolved
+from tests.requests.document import DOCUMENT, SCHEMAS, resolved
 from tests.requests.files import npy
 from tests.requests.inference import inference
 from tests.support.asgi import post, ready_app

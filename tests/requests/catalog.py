@@ -1,6 +1,6 @@
 """Every operation that answers requests: a body of its JSON route that works, and what its members are as a model.
 
-All of it is read from the descriptions, but for the operations that are not described yet, which are listed at the end.
+All of it is read from the descriptions, but for the few operations that are listed at the end.
 """
 
 from __future__ import annotations
@@ -67,7 +67,13 @@ def _of_operation(operation: Operation, *, multipliers: bool = False) -> Entry:
         types={each.name: each.type_option for each in operation.tensors},
         numbers={each.name: each.model_name or each.name for each in operation.numbers},
         several={each.several: each.model_name or each.name for each in operation.tensors if each.several},
-        columns={"multipliers": _MULTIPLIERS} if multipliers else {},
+        columns={
+            **({"multipliers": _MULTIPLIERS} if multipliers else {}),
+            **{
+                records.name: {each.name: each.numbers.model_name or each.numbers.name for each in records.members}
+                for records in operation.record_inputs
+            },
+        },
         described=operation,
     )
 
@@ -85,22 +91,16 @@ def _of_operator(operator: Operator) -> Entry:
 
 
 _MULTIPLIERS = {"multiplier": "multiplier", "shift": "shift"}
-_SIDES = {side: f"{side}_scale" for side in ("input", "weight", "output")}
 
 
 def _of_example(model: str, route: str, **members: Any) -> Entry:
     return Entry(model, route, EXAMPLES[route], **members)
 
 
-# Those without a description, whose members are said here.
+# Those whose members no description says, or not all of them.
 _UNDESCRIBED = (
     _of_example("vectors", "/v1/vectors", columns={"multipliers": _MULTIPLIERS}),
-    _of_example(
-        "derive_multiplier", "/v1/parameters/multiplier", numbers={"factors": "factor"}, columns={"scales": _SIDES}
-    ),
-    _of_example("parse_type", "/v1/types/parse"),
     _of_example("translate_type", "/v1/types/translate"),
-    _of_example("lower", "/v1/lower"),
     _of_example("evaluate", "/v1/evaluate", several={"inputs": "input"}),
 )
 
@@ -109,8 +109,7 @@ def _entries() -> Iterator[Entry]:
     for operation in chain(CONVERSIONS.values(), EXPLANATIONS.values()):
         yield _of_operation(operation, multipliers=operation.name.endswith("requantize"))
     yield from map(_of_operation, OPERATIONS.values())
-    known = {*OPERATIONS, *(each.name for each in chain(CONVERSIONS.values(), EXPLANATIONS.values()))}
-    yield from (each for each in _UNDESCRIBED if each.model not in known)
+    yield from _UNDESCRIBED
     yield from map(_of_operator, OPERATORS.values())
 
 

@@ -13,8 +13,6 @@ import pytest
 from requant_service.oip.grpc import inference_pb2 as pb
 from tests.conftest import Server
 from tests.interop.clients.model_cases import CASES, ModelCase
-from tests.requests.catalog import CATALOG
-from tests.requests.inference import inference
 from tests.support.inference_messages import (
     SERVICE,
     Array,

@@ -183,7 +183,9 @@ def _part(entry: Entry, name: str, tensor: Any, *, dense: bool = False) -> tuple
     said = tensor if isinstance(tensor, dict) else {}
     values = said.get("values", [])
     match = _TENSOR.fullmatch(said["type"]) if isinstance(said.get("type"), str) else None
-    shape = [int(size) for size in match[1].split("x")[:-1]] if match else [len(values)] * isinstance(values, list)
+    shape = [len(values)] if isinstance(values, list) else []
+    if match:
+        shape = [int(size) for size in match[1].split("x")[:-1]]
     element = match[2] if match else "f32"
     datatype = datatype_of(element)
     slot = re.sub(r"_\d+$", "", name) if name not in entry.datatypes else name

@@ -42,6 +42,8 @@ from requant.operators.operation import operation_of
 from requant.operators.registry import OPERATORS
 from requant.plan.operands import bind
 
+_REAL = int | float | np.integer | np.floating
+
 # In memory numbers are never packed.
 _OF_TRANSPORT = ("packing",)
 
@@ -124,7 +126,12 @@ def _numbers(given: NumbersInput, value: ArrayLike) -> Array:
 
 
 def _integers(given: NumbersInput, value: ArrayLike) -> Array:
-    integers = np.array(value)
+    try:
+        integers = np.array(value)
+    except ValueError:
+        raise ParameterError(f"{given.name} is no list of whole numbers") from None
+    if not integers.size:
+        return integers.astype(np.int64)
     if not np.can_cast(integers.dtype, np.int64) or integers.dtype.kind not in "iu":
         raise ParameterError(f"{given.name} takes whole numbers of 64 bits")
     return integers.astype(np.int64)
@@ -135,10 +142,15 @@ def _texts(given: NumbersInput, value: ArrayLike) -> Array:
     listed = np.array(value, object)
     texts = np.empty(listed.shape, object)
     for place, each in np.ndenumerate(listed):
-        if isinstance(each, bool) or not isinstance(each, str | int | float | np.number):
+        if isinstance(each, bool) or not isinstance(each, str | _REAL):
             raise ParameterError(f"{given.name} takes numbers, or their texts")
-        texts[place] = each if isinstance(each, str) else repr(float(each))
+        texts[place] = each if isinstance(each, str) else _text(each)
     return texts
+
+
+def _text(number: float | np.integer[Any] | np.floating[Any]) -> str:
+    """Return the text of a number, which reads back to it. An integer may be too large for a float."""
+    return str(number) if isinstance(number, int) else repr(float(number))
 
 
 def read_option(option: Option, value: Any) -> Any:
@@ -161,8 +173,8 @@ def read_option(option: Option, value: Any) -> Any:
         return tuple(value)
     if option.kind in (Kind.INTEGER, Kind.NUMBER):
         return _number(option, value)
-    if option.kind is Kind.NUMBER_OR_TEXT and isinstance(value, int | float | np.number):
-        return option.resolve(repr(float(value)))
+    if option.kind is Kind.NUMBER_OR_TEXT and isinstance(value, _REAL) and not isinstance(value, bool):
+        return option.resolve(_text(value))
     expected = bool if option.kind is Kind.BOOLEAN else str
     if not isinstance(value, expected):
         raise ParameterError(f"{option.name} is a {type(value).__name__}; expected a {expected.__name__}")
@@ -178,11 +190,14 @@ def _tensor_type(option: Option, value: Any) -> TensorType:
 
 def _number(option: Option, value: Any) -> int | float:
     whole = option.kind in (Kind.INTEGER, Kind.INTEGERS)
-    if isinstance(value, bool) or not isinstance(value, int | np.integer if whole else int | float | np.number):
+    if isinstance(value, bool) or not isinstance(value, int | np.integer if whole else _REAL):
         raise ParameterError(f"{option.name} takes {'whole numbers' if whole else 'numbers'}")
     if whole and not option.lowest <= value <= option.highest:
         raise ParameterError(f"{option.name} takes numbers from {option.lowest} to {option.highest}")
-    return int(value) if whole else float(value)
+    try:
+        return int(value) if whole else float(value)
+    except OverflowError:
+        raise ParameterError(f"{option.name} is larger than the largest double") from None
 
 
 def array_of(value: TensorValue) -> Array:

@@ -23,6 +23,7 @@ from requant.description import (
     Records,
     RecordsInput,
     Report,
+    Trace,
 )
 from requant.operations import OPERATIONS
 from requant.operations.conversions import CONVERSIONS
@@ -33,11 +34,16 @@ _HEAD = """# Reference of the operations
 
 <!-- Written by `python -m requant.operation_reference` from the descriptions of the operations. -->
 
-Every operation has the same inputs and options as a JSON route, as a model of the
+What each operation takes and gives: as a JSON route, as a model of the
 [inference protocol](open_inference_protocol.md), as a [function](python.md) and as a [subcommand](command_line.md).
-A model calls an input or output by the name in brackets, where there is one. Function and subcommand have an option
-`NAME_type` for the type of an input that an array does not tell. [Other systems' operators](operators.md) have a page
-of their own.
+A model calls an input or output by the name in brackets, where there is one. Model, function and subcommand have an
+option `NAME_type` for the type of an input that an array does not tell. `packing` is about tensors that travel, so
+functions and subcommands do not have it; a text such as a type or a module is a file on the command line.
+
+Conversions have more than their tables say. Quantize derives scales that `output_type` leaves open, in JSON with
+`calibration` ([calibration](calibration.md)), and reports its error against the input with `error`. Requantize takes
+`multipliers` in the place of derived ones. A model also takes scales, zero points, multipliers and shifts as tensors.
+[Other systems' operators](operators.md) have a page of their own.
 """
 _GROUPS = {"ops": "Arithmetic", "params": "Parameters", "explain": "Explanations"}
 _TYPED = {Kind.TYPE: "MLIR type", Kind.TENSOR_TYPE: "MLIR tensor type", Kind.NUMBER_OR_TEXT: "number or text"}
@@ -105,7 +111,13 @@ def _part(part: Part) -> tuple[str, ...]:
         return f"`{part.name}`", "" if part.optional else "yes", _with_members(description, part.record.members)
     if isinstance(part, Member):
         description = _with_members(description or part.group_description, part.members)
-    return _named(part.name, part.model_name), "" if part.optional else "yes", description
+    always = "not in JSON" if isinstance(part, Member) and not part.in_json else "" if part.optional else "yes"
+    return _named(part.name, part.model_name), always, description
+
+
+def _trace(trace: Trace) -> tuple[str, ...]:
+    names = [trace.records.name, *(each.name for each in trace.stages)]
+    return "`trace`", "", f"{trace.description} Members: {', '.join(f'`{each}`' for each in names)}."
 
 
 def _with_members(description: str, members: Iterable[Member]) -> str:
@@ -122,7 +134,8 @@ def _section(operation: Operation) -> Iterator[str]:
     yield from ("", f"{faces}. Source: {operation.source}.")
     yield from _table("input | | required |", (row for each in operation.inputs for row in _inputs(each)))
     yield from _table("option | | default |", map(_option, operation.options))
-    yield from _table("reply | always |", map(_part, operation.reply))
+    traced = [] if operation.trace is None else [_trace(operation.trace)]
+    yield from _table("reply | always |", [*map(_part, operation.reply), *traced])
 
 
 def page() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from inspect import signature
 from operator import attrgetter
 from pathlib import Path
@@ -423,3 +423,22 @@ def test_a_conversion_on_files_is_the_function(
     y, expected_report = getattr(requant, conversion.name)(x, **types, **options, return_report=True)
     assert np.array_equal(np.load(tmp_path / "y.npy"), y)
     assert {name: report[name] for name in expected_report._asdict()} == expected_report._asdict()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: requant.derive_multiplier("litert", factors=[10**400]),
+        lambda: requant.derive_multiplier("litert", factors=[np.complex128(1)]),
+        lambda: requant.quantize_blocks(np.ones(32, np.float32), "nvfp4", global_scale=10**400),
+        lambda: requant.quantize_blocks(np.ones(32, np.float32), "nvfp4", global_scale=True),
+        lambda: requant.derive_from_range([0.0], [1.0], "i8", "torch_observer", epsilon=10**400),
+        lambda: requant.vectors("requantize", "i32", output_type="i8", multipliers=[[1, 2], [3]], shifts=[1]),
+        lambda: requant.evaluate(b"module {}"),  # type: ignore[arg-type]
+        lambda: requant.evaluate("module {}", function=5),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_number_or_text_is_refused(call: Callable[[], Any]) -> None:
+    with pytest.raises(requant.RequantError) as refusal:
+        call()
+    assert refusal.value.code in ("parameter_invalid", "request_invalid")

@@ -146,7 +146,7 @@ def test_truths_and_bf16_go_in_and_out_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("inputs", "words"),
     [
-        (ADDED[:1], "takes 2 inputs; there are 1"),
+        (ADDED[:1], "takes 2 arrays; there are 1"),
         ([np.zeros(2, np.int8), ADDED[1]], "the tensor that it is put on"),
         ([np.float32(1), ADDED[1]], "input 0 is an array of float32"),
         ([np.int16(300), ADDED[1]], "300"),

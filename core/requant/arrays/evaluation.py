@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from requant.arrays.elements import Array, as_array, flat_bits, shaped
 from requant.description import NO_LIMITS
-from requant.errors import TypeFitError
+from requant.errors import ParameterError, TypeFitError
 from requant.formats.elements import IntegerElement
 from requant.mlir.types import ElementType, Type
 from requant.operations.modules import FUNCTION, TypedElements, evaluate_module, exchanged_dtype
@@ -35,9 +35,12 @@ def evaluate(module: str, *inputs: ArrayLike, function: str = str(FUNCTION.defau
 
     def read_inputs(arguments: Sequence[Type]) -> list[TypedElements]:
         if len(arguments) != len(inputs):
-            raise TypeFitError(f"the function takes {len(arguments)} inputs; there are {len(inputs)}")
+            raise TypeFitError(f"the function takes {len(arguments)} arrays; there are {len(inputs)}")
         return [_read(f"input {index}", *pair) for index, pair in enumerate(zip(inputs, arguments, strict=True))]
 
+    for name, text in (("module", module), ("function", function)):
+        if not isinstance(text, str):
+            raise ParameterError(f"{name} is a {type(text).__name__}; expected a str")
     results = evaluate_module(module, function, read_inputs, NO_LIMITS.module)
     return tuple(_array(each) for each in results)
 

@@ -17,12 +17,13 @@ import json
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from requant.errors import CheckpointError, RequantError
+from requant.errors import CheckpointError, RequantError, StorageError
 
 if TYPE_CHECKING:
     from requant.checkpoint.run.work import Progress
@@ -108,6 +109,19 @@ class Output(ABC):
         """Say that a signal ended the command."""
 
 
+@contextmanager
+def writing_stdout() -> Iterator[None]:
+    """Raise StorageError if stdout cannot be written. That its reader has gone (BrokenPipeError) is no error."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What its buffer still holds would fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise StorageError(f"stdout cannot be written: {error.strerror or error}") from None
+
+
 class _Text(Output):
     """Messages on stderr, without progress."""
 
@@ -121,8 +135,9 @@ class _Text(Output):
         self._say(f"warning: {message}")
 
     def done(self, text: str, members: Mapping[str, Any]) -> None:
-        sys.stdout.write(f"{text}\n")
-        sys.stdout.flush()
+        with writing_stdout():
+            sys.stdout.write(f"{text}\n")
+            sys.stdout.flush()
 
     def failed(self, error: RequantError) -> None:
         self._say(f"error: {described(error)}")
@@ -255,8 +270,9 @@ class _JsonLines(Output):
 
     def _write(self, event: str, **members: Any) -> None:
         present = {name: value for name, value in members.items() if value is not None}
-        sys.stdout.write(json.dumps({"event": event, **present}, ensure_ascii=False) + "\n")
-        sys.stdout.flush()
+        with writing_stdout():
+            sys.stdout.write(json.dumps({"event": event, **present}, ensure_ascii=False) + "\n")
+            sys.stdout.flush()
 
 
 _OUTPUTS = {

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from requant.command.exit_status import DONE
+from requant.command.output import writing_stdout
 from requant.command.tensor_files import read_tensor, write_tensors
 from requant.description import Kind, Operation, Option, TensorInput
 from requant.errors import ParameterError, StorageError, excerpt
@@ -57,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None
         parser.add_argument(_flag(tensor.type_option), metavar="TYPE", help=said)
     for option in options_of(operation):
         _add_option(parser, option)
+        if option.document:
+            # A list of texts before it would take it for one of them.
+            parser.usage = f"{parser.prog} FILE [options]"
     outputs = [each.name for each in operation.outputs]
     if operation.files:
         parser.add_argument(
@@ -101,7 +105,7 @@ def _add_option(parser: argparse.ArgumentParser, option: Option) -> None:
         settings["nargs"] = option.length or "+"
     if option.choices is not None and option.choices.enumeration is not None:
         settings["choices"] = [str(each) for each in option.choices.values]
-    metavar = None if "choices" in settings else option.kind.upper()
+    metavar = None if "choices" in settings else option.kind.upper().removesuffix("S")
     parser.add_argument(_flag(option.name), metavar=metavar, **settings)
 
 
@@ -123,6 +127,8 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
     report |= {name: each.reshape(-1) for name, each in result.numbers.items()}
     stages = {name: array_of(each) for name, each in result.stages.items()}
     outputs = {name: array_of(each) for name, each in result.outputs.items()}
+    if "output" in given and operation.files:
+        raise ParameterError(f"-o is for the files of --format {' or '.join(operation.files)}; JSON goes to stdout")
     if "output" in given and not outputs:
         name = excerpt(given["output"].name)
         raise ParameterError(f"{operation.name} gives no tensor of these arguments, so none is written to {name}")
@@ -143,9 +149,12 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
 
 def _write_file(path: Path | None, file: bytes) -> None:
     if path is None:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(file)
-        sys.stdout.buffer.flush()
+        if sys.stdout is None:
+            raise StorageError("stdout is closed; name a file with -o")
+        with writing_stdout():
+            sys.stdout.flush()
+            sys.stdout.buffer.write(file)
+            sys.stdout.buffer.flush()
         return
     try:
         path.write_bytes(file)
@@ -159,6 +168,8 @@ def _read(named: str | list[str]) -> Any:
 
 def read_text(named: str) -> str:
     """Return the text of a file. Raise StorageError for one that cannot be read, or is not UTF-8."""
+    if named == "-" and sys.stdin is None:
+        raise StorageError("stdin is closed; name a file")
     try:
         return (sys.stdin.buffer.read() if named == "-" else Path(named).read_bytes()).decode()
     except OSError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -177,7 +178,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Bias:
-    """`ratios`: what each value is multiplied by, where its scale is not that of the sums."""
+    """`ratios`: what each value is multiplied by, where its scale is not that of the sums: one for all, or one each."""
 
     tensor: TensorType
     integers: Integers
@@ -192,7 +193,8 @@ class Bias:
         if self.ratios is None:
             return values.astype(np.int64)
         numbers = []
-        for index, (value, ratio) in enumerate(checked(zip(values.tolist(), self.ratios, strict=True))):
+        ratios = repeat(self.ratios[0]) if len(self.ratios) == 1 else self.ratios
+        for index, (value, ratio) in enumerate(checked(zip(values.tolist(), ratios, strict=False))):
             rescaled = value * ratio
             rounded = round(rescaled)
             if self.rounding is Rounding.NEAREST_AWAY and abs(rounded - rescaled) == Fraction(1, 2):
@@ -227,9 +229,8 @@ def plan_bias(
             )
         with np.errstate(over="ignore"):
             scales_of_bias = np.array(operand.scales, np.float32).astype(np.float64)
-        own = np.broadcast_to(scales_of_bias, (columns,))
-        sums = np.broadcast_to(np.array(scales), (columns,))
-        ratios = None if _are_equal(own, sums) else _ratios(own.tolist(), sums.tolist())
+        own, sums = np.broadcast_arrays(scales_of_bias, np.array(scales))
+        ratios = None if not columns or _are_equal(own, sums) else _ratios(own.tolist(), sums.tolist())
         away = rule.rounding is Rounding.NEAREST_AWAY
         rounding = Rounding.NEAREST_AWAY if away else Rounding.NEAREST_EVEN
         return Bias(tensor, Integers.of_operand(operand), ratios, rounding)

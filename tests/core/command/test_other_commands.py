@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import struct
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from requant.command.exit_status import DONE, FAILED, WRONG_USAGE
 from requant.command.main import main
 
 _F32, _Q8_0 = 0, 8
+_VECTORS = ["vectors", "--operation", "quantize", "--input-type", "f32", "--profile", "onnx", "--count", "8"]
+_VECTORS += ["--output-type", "!quant.uniform<i8:f32, 0.5:3>", "--format"]
 
 
 def checkpoint(*arguments: object) -> int:
@@ -146,3 +150,31 @@ def test_messages_name_the_command() -> None:
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert refused.stderr == "--prot: unknown flag; did you mean --port? `requant serve --help` lists all\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "redirection", "message"),
+    [
+        (["compare", "x.npy", "x.npy"], ">/dev/full", "stdout cannot be written: No space left on device"),
+        (["parse_type", "-"], "<&-", "stdin is closed; name a file"),
+        ([*_VECTORS, "npz"], ">&-", "stdout is closed; name a file with -o"),
+        ([*_VECTORS, "c_header"], ">/dev/full", "stdout cannot be written: No space left on device"),
+        ([*_VECTORS, "json", "-o", "v.json"], "", "-o is for the files of --format npz or c_header or readmemh"),
+    ],
+)
+def test_closed_and_full_standard_streams_are_errors(
+    tmp_path: Path, arguments: list[str], redirection: str, message: str
+) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(3, np.float32))
+    command = shlex.join([sys.executable, "-m", "requant", *arguments])
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{command} {redirection}"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (FAILED, WRONG_USAGE)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
 import json
 from typing import Any
@@ -35,6 +36,14 @@ def _requantize(**options: Any) -> tuple[str, Body]:
 def _range(lowest: float, **options: Any) -> tuple[str, Body]:
     numbers = {"minimums": [lowest], "maximums": [2.0], "storage": "i8", "scheme": "litert"}
     return "/v1/parameters/range", numbers | options
+
+
+def _blocks(global_scale: float | str) -> tuple[str, str]:
+    """Dequantize NVFP4 with a global scale as it is written."""
+    elements = {"type": "tensor<16xf4E2M1FN>", "data": base64.b64encode(bytes([9] * 16)).decode()}
+    scales = {"type": "tensor<1xf8E4M3FN>", "data": "OA=="}
+    body = json.dumps({"format": "nvfp4", "elements": elements, "scales": scales, "output_type": "tensor<16xf32>"})
+    return "/v1/blocks/dequantize", f'{body[:-1]}, "global_scale": {global_scale}}}'
 
 
 def _infer(model: str, shape: list[int], datatype: str, data: list[Any], **parameters: Any) -> tuple[str, Body]:
@@ -121,8 +130,8 @@ REQUESTS = [
 ]
 
 
-async def _ask(app: Application, path: str, body: Body) -> Reply:
-    text = json.dumps(body).encode()
+async def _ask(app: Application, path: str, body: Body | str) -> Reply:
+    text = (body if isinstance(body, str) else json.dumps(body)).encode()
     return await post(app, path, {}, [text], declared=len(text), headers=[(b"x-request-id", b"an-id")])
 
 
@@ -214,3 +223,44 @@ def test_a_query_is_planned_without_a_cache() -> None:
     for _ in range(2):
         reply = asyncio.run(post(app, "/v1/npy/quantize", {"output_type": _I8}, [body], declared=len(body)))
         assert _stored(reply) == [5]
+
+
+def test_numbers_that_are_read_as_they_are_written_are_told_apart() -> None:
+    requests = [_blocks("0"), _blocks("-0"), _blocks("0.5"), _blocks("0.5" + 140 * "0"), _blocks("-0"), _blocks("0")]
+    kept, unkept = ready_app(), ready_app(plan_cache_bytes=0)
+
+    async def run() -> list[tuple[int, bytes]]:
+        replies = []
+        for request in requests:
+            found, expected = await _ask(kept, *request), await _ask(unkept, *request)
+            assert (found.status, found.body) == (expected.status, expected.body), request
+            replies.append((found.status, found.body))
+        return replies
+
+    zero, negative_zero, half, long, *_ = asyncio.run(run())
+    assert zero != negative_zero
+    assert (half[0], long[0]) == (200, 422)
+
+
+def test_no_plan_is_kept_of_types_that_promise_more_than_the_request_has() -> None:
+    app = ready_app()
+    side, bias = "!quant.uniform<i8:f32, 0.5>", "!quant.uniform<i32:f32, 0.3>"
+
+    async def run() -> None:
+        for columns in (100_000, 100_001):
+            body = {
+                "lhs": {"type": f"tensor<0x1x{side}>", "values": []},
+                "rhs": {"type": f"tensor<1x{columns}x{side}>", "values": []},
+                "bias": {"type": f"tensor<{columns}x{bias}>", "values": []},
+                "output_type": side,
+            }
+            assert (await _ask(app, "/v1/matmul", body)).status == 400
+        body = {
+            "lhs": {"type": f"tensor<100000x0x{side}>", "values": []},
+            "rhs": {"type": f"tensor<0x1x{side}>", "values": []},
+            "output_type": side,
+        }
+        await _ask(app, "/v1/matmul", body)
+
+    asyncio.run(run())
+    assert len(app.state.runtime.planned) == 0

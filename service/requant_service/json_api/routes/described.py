@@ -71,6 +71,8 @@ def _options_of_types(operation: Operation) -> tuple[Option, ...]:
 # A plan is kept of a request up to this length, at so many bytes for each byte of it and those that its work takes.
 _MAX_KEPT_BYTES = 16 << 10
 _PLAN_BYTES_PER_BODY_BYTE = 64
+# Of a request with more numbers the key takes longer to make than it is worth.
+_MAX_KEPT_NUMBERS = 128
 
 
 class _Exchange:
@@ -113,27 +115,42 @@ class _Exchange:
         return list(given)
 
     @property
+    def _number_count(self) -> int:
+        lists = (getattr(self._request, each.name) for each in self._listed)
+        return sum(len(each) if isinstance(each, list) else 1 for each in lists)
+
+    @property
     def characters(self) -> int:
         """How many characters of types the request has, or what takes as long to read."""
         texts = (getattr(self._request, each.name) for each in _options_of_types(self._operation))
-        lists = (getattr(self._request, each.name) for each in self._listed)
-        numbers = sum(len(each) if isinstance(each, list) else 1 for each in lists)
         types = sum(len(tensor.type) for _, tensor in self._tensors.values())
-        return sum(len(text or "") for text in texts) + types + CHARACTERS_PER_SCALE * numbers
+        return sum(len(text or "") for text in texts) + types + CHARACTERS_PER_SCALE * self._number_count
 
     @property
     def key(self) -> Hashable:
-        """What tells apart the plans of requests: all but the elements. None for a request too long to be looked up."""
-        if len(self._body) > _MAX_KEPT_BYTES:
+        """What tells apart the plans of requests: all but the elements. None for a request that is not worth a look, or
+        that has a number as an option that is read as it is written: what pydantic made of 0 and -0 is equal.
+        """
+        if len(self._body) > _MAX_KEPT_BYTES or self._number_count > _MAX_KEPT_NUMBERS:
             return None
         sent = self._request.model_fields_set
-        options = {
-            each.name: getattr(self._request, each.name) for each in self._operation.options if each.name in sent
-        }
+        options: dict[str, Any] = {}
+        for each in self._operation.options:
+            if each.name in sent:
+                options[each.name] = getattr(self._request, each.name)
+                if each.kind is Kind.NUMBER_OR_TEXT and not isinstance(options[each.name], str):
+                    return None
         types = [(name, tensor.type) for name, (_, tensor) in self._tensors.items()]
         numbers = [(name, each.tolist()) for name, each in self._numbers.items()]
         # As text, in which 0.0 and -0.0 differ.
         return self._operation.name, repr((types, options, numbers))
+
+    def is_kept(self, work: PlannedWork) -> bool:
+        """Return whether a plan is about as small as its request: no type has a dimension that takes no elements from
+        it, for which a plan may hold numbers all the same.
+        """
+        shapes = (static_shape(each.type) for each in work.operands.values())
+        return all(prod(size or 1 for size in shape) <= 8 * len(self._body) for shape in shapes)
 
     def byte_count(self, work: PlannedWork) -> int:
         """Return how much memory the work takes: none if types promise more elements than the body has bits, for then
@@ -319,7 +336,7 @@ def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
         work: PlannedWork | None = None if key is None else running.planned.get(key)
         if work is None:
             work = await running.executor.run_text(exchange.characters, exchange.plan)
-            if key is not None:
+            if key is not None and exchange.is_kept(work):
                 running.planned.put(key, work, _PLAN_BYTES_PER_BODY_BYTE * len(body) + work.byte_count)
         await reserve_memory(request.scope, exchange.byte_count(work))
         if work.characters:

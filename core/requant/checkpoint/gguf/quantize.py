@@ -36,9 +36,8 @@ def quantize_gguf(
     `--allow-requantize` where the tensors are quantized. `ignore`: names of tensors, or `re:` and a regular expression,
     that stay as they are. The output has its name only when it is complete and durable.
 
-    Raises before anything is written what `plan_gguf` raises, DestinationError where `output` is there already and
-    StorageError where it does not fit; while it runs, CheckpointError with tensor and index for a value that is not
-    finite or beyond the type, and what the stores raise.
+    Raises before anything is written what `plan_gguf` and `run_file_plan` raise; while it runs, CheckpointError with
+    tensor and index for a value that is not finite or beyond the type, and what the stores raise.
     """
     plan = plan_gguf(source, name, output, type_, ignore=ignore)
     return run_file_plan(plan, source, destination, _pieces, threads=threads, progress=progress)

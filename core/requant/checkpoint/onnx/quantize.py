@@ -54,9 +54,8 @@ def quantize_onnx(
     Codes, scales and zero points equal those of onnxruntime's MatMulNBitsQuantizer (1.31), nodes and tensors have its
     names. The model file appears last: until then nothing can be loaded.
 
-    Raises before anything is written what `plan_onnx` raises, DestinationError where one of the files is there already,
-    StorageError where they do not fit; while it runs, CheckpointError with tensor and index for a value that is not
-    finite or a scale beyond its type, and what the stores raise.
+    Raises before anything is written what `plan_onnx` and `run_file_plan` raise; while it runs, CheckpointError with
+    tensor and index for a value that is not finite or a scale beyond its type, and what the stores raise.
     """
     plan = plan_onnx(source, name, output, form, ignore=ignore)
     return run_file_plan(plan, source, destination, _pieces, threads=threads, progress=progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, TypeVar
 
@@ -56,14 +57,12 @@ def run_file_plan(
 ) -> RunReport:
     """Write the files of a plan. The model appears last: until then nothing can be loaded.
 
-    Raises DestinationError where one of the files is there already, StorageError where they do not fit, and what the
-    pieces raise.
+    Raises before anything is written DestinationError where one of the files is there already or another process
+    writes it, StorageError where they do not fit or cannot be begun, ParameterError for less than one thread; while it
+    runs, what the pieces raise.
     """
-    total = sum(plan.sizes.values())
-    for name in plan.sizes:
-        if destination.find(name) is not None:
-            detail = f"{destination.url} holds '{name}' already: remove it, or choose another name"
-            raise DestinationError(detail, file=name)
+    threads, total = thread_count(threads), sum(plan.sizes.values())
+    _check_absent(destination, plan.sizes)
     free = destination.free_bytes()
     if free is not None and free < total:
         raise StorageError(f"{destination.url} has {free} bytes free, but {total} are to be written")
@@ -76,7 +75,19 @@ def run_file_plan(
     def stages(name: str, writer: FileWriter) -> list[Stages]:
         return [iter([conversion(plan, name, reader, writer)])]
 
-    for name, size in reversed(plan.sizes.items()):
-        outputs = [Output(name, size, partial(stages, name))]
-        write_outputs(outputs, destination, counter, files.append, thread_count(threads))
+    with ExitStack() as begun:
+        # The model first: its lock is held until all files have their names, so that they are of one run.
+        writers = {name: begun.enter_context(destination.create(name, size)) for name, size in plan.sizes.items()}
+        # Another run may have finished before they were locked.
+        _check_absent(destination, plan.sizes)
+        for name, size in reversed(plan.sizes.items()):
+            output = Output(name, size, partial(stages, name), writers[name])
+            write_outputs([output], destination, counter, files.append, threads)
     return RunReport(tuple(files), (), counter.state.bytes_read, counter.state.bytes_written, ())
+
+
+def _check_absent(destination: Store, names: Iterable[str]) -> None:
+    for name in names:
+        if destination.find(name) is not None:
+            detail = f"{destination.url} holds '{name}' already: remove it, or choose another name"
+            raise DestinationError(detail, file=name)

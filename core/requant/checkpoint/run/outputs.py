@@ -67,11 +67,15 @@ class SourceReader:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A file of `size` bytes. `stages` is called with its writer, and returns those of each item of its work."""
+    """A file of `size` bytes. `stages` is called with its writer, and returns those of each item of its work.
+
+    `writer`: of a file that was begun before.
+    """
 
     name: str
     size: int
     stages: Callable[[FileWriter], Sequence[Stages]]
+    writer: FileWriter | None = None
 
 
 def write_outputs(
@@ -93,7 +97,8 @@ def write_outputs(
 
     def items() -> Iterator[WorkItem]:
         for output in outputs:
-            open_output = _OpenOutput(output, destination.create(output.name, output.size), committed)
+            writer = destination.create(output.name, output.size) if output.writer is None else output.writer
+            open_output = _OpenOutput(output, writer, committed)
             begun.append(open_output)
             yield from open_output.items()
 

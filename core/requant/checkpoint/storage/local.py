@@ -197,8 +197,8 @@ class LocalStore(Store):
             os.posix_fadvise(descriptor, last, READ_AHEAD, os.POSIX_FADV_WILLNEED)
 
     def create(self, name: str, size: int) -> FileWriter:
-        """Begin `<name>.part`. Raises DestinationError where another process writes it or a directory has its name,
-        StorageError.
+        """Begin `<name>.part`. Raises DestinationError where another process writes it, or what has its name is neither
+        a file nor a link; StorageError.
         """
         path = self._path(name)
         with storage_errors("write", path, file=name):
@@ -207,8 +207,10 @@ class LocalStore(Store):
     def _begun(self, path: str, name: str, size: int) -> LocalWriter:
         with self._folder(name, make=True) as (folder, last):
             with suppress(FileNotFoundError):
-                if stat.S_ISDIR(os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode):
-                    raise DestinationError(f"{path} is a directory: remove it, or choose another name", file=name)
+                mode = os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+                    what = "directory" if stat.S_ISDIR(mode) else "FIFO, a socket or a device"
+                    raise DestinationError(f"{path} is a {what}: remove it, or choose another name", file=name)
             return LocalWriter(path, name, size, folder, lambda: self._folder(name))
 
     def get(self, name: str, max_bytes: int = MAX_BYTES_OF_SMALL_FILE) -> bytes | None:

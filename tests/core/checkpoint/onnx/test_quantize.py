@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,8 @@ from requant.checkpoint.onnx.quantize import quantize_onnx
 from requant.checkpoint.run.work import Progress
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.local_writer import LocalWriter
-from requant.errors import CheckpointError, DestinationError
+from requant.checkpoint.storage.store import FileWriter
+from requant.errors import CheckpointError, DestinationError, ParameterError, StorageError
 from tests.support import onnx_models as models
 from tests.support.cpu_time import within_cpu_seconds
 
@@ -317,6 +320,85 @@ def test_files_that_are_there_are_not_overwritten(tmp_path: Path) -> None:
             quantize(tmp_path, single())
         assert (tmp_path / name).read_bytes() == b"mine"
         os.remove(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["q.onnx", "q.onnx.data"])
+@pytest.mark.parametrize("obstacle", ["a directory", "a FIFO", "a FIFO for its part", "another writer"])
+def test_what_cannot_be_begun_is_refused_before_the_work(tmp_path: Path, name: str, obstacle: str) -> None:
+    seen: list[Progress] = []
+    with ExitStack() as others:
+        if obstacle == "a directory":
+            (tmp_path / name).mkdir()
+        elif obstacle == "another writer":
+            others.enter_context(LocalStore(tmp_path).create(name, 1))
+        else:
+            os.mkfifo(tmp_path / (name if obstacle == "a FIFO" else f"{name}.part"))
+        before = {*os.listdir(tmp_path), "m.onnx"}
+        with pytest.raises((DestinationError, StorageError), match=name):
+            quantize(tmp_path, single(), progress=seen.append)
+        assert {*os.listdir(tmp_path)} == before
+    assert not seen
+
+
+@pytest.mark.parametrize("name", ["q.onnx", "q.onnx.data"])
+def test_a_file_that_appears_before_the_work_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    create = LocalStore.create
+
+    def created(self: LocalStore, *arguments: Any) -> FileWriter:
+        (tmp_path / name).write_bytes(b"mine")
+        return create(self, *arguments)
+
+    monkeypatch.setattr(LocalStore, "create", created)
+    with pytest.raises(DestinationError, match=f"holds '{name}' already"):
+        quantize(tmp_path, single())
+    assert (tmp_path / name).read_bytes() == b"mine"
+    assert {*os.listdir(tmp_path)} == {"m.onnx", name}
+
+
+def test_files_of_two_runs_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second run has seen no file, and begins its own when the first one has only its data."""
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    made = single()
+    quantize(alone, made, "MatMulNBits8")
+    models.save(made, tmp_path / "m.onnx")
+    store, create, rename = LocalStore(tmp_path), LocalStore.create, os.rename
+    half_done, go_on = Event(), Event()
+    form = form_named("MatMulNBits8", block_size=16)
+    first = Thread(target=quantize_onnx, args=(store, "m.onnx", store, "q.onnx", form))
+
+    def created(self: LocalStore, *arguments: Any) -> FileWriter:
+        if first.ident is None:
+            first.start()
+            assert half_done.wait(60)
+        return create(self, *arguments)
+
+    def renamed(before: str, after: str, **folders: int) -> None:
+        rename(before, after, **folders)
+        if not half_done.is_set():
+            half_done.set()
+            assert go_on.wait(60)
+
+    monkeypatch.setattr(LocalStore, "create", created)
+    monkeypatch.setattr(os, "rename", renamed)
+    try:
+        with pytest.raises(DestinationError, match=r"another process writes .*q\.onnx\.part") as refused:
+            quantize_onnx(store, "m.onnx", store, "q.onnx", form_named("MatMulNBits4", block_size=16))
+    finally:
+        go_on.set()
+        first.join()
+    assert refused.value.busy
+    for name in ("q.onnx", "q.onnx.data"):
+        assert (tmp_path / name).read_bytes() == (alone / name).read_bytes()
+    assert {*os.listdir(tmp_path)} == {"alone", "m.onnx", "q.onnx", "q.onnx.data"}
+
+
+def test_at_least_one_thread(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="threads is -1; expected 1 or more"):
+        quantize(tmp_path, single(), threads=-1)
+    assert os.listdir(tmp_path) == ["m.onnx"]
 
 
 def test_the_model_file_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,8 +114,25 @@ def test_one_file_is_found_whatever_is_beside_it(tmp_path: Path) -> None:
     assert read(store, found, 0, 3) == b"abc"
     assert store.find("folder") is None
     assert store.find("none") is None
-    with pytest.raises(DestinationError, match="folder is a directory"):
-        store.create("folder", 1)
+
+
+def test_only_a_file_or_a_link_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"abc")
+    (tmp_path / "link").symlink_to("x")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    store = LocalStore(tmp_path)
+    for name, what in (("folder", "a directory"), ("pipe", "a FIFO, a socket or a device")):
+        with pytest.raises(DestinationError, match=f"{name} is {what}: remove it, or choose another name") as refused:
+            store.create(name, 1)
+        assert refused.value.file == name
+    assert sorted(os.listdir(tmp_path)) == ["folder", "link", "pipe", "x"]
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    with store.create("link", 1) as writer:
+        writer.write(0, b"1")
+        writer.commit()
+    assert store.get("link") == b"1"
+    assert store.get("x") == b"abc"
 
 
 def test_a_directory_that_is_none(tmp_path: Path) -> None:

@@ -77,13 +77,17 @@ def parse_options(name: str, options: Sequence[str], known: Sequence[str]) -> Op
     """Return what the options of a scheme say. `name`: with them. `known`: `group=SIZE`, `channel`, `tensor`,
     `asymmetric`, those that the scheme has.
 
-    Raises UnknownNameError for others, ParameterError for a group size that is none and for two granularities.
+    Raises UnknownNameError for others, ParameterError for a group size that is none, for an option that is given twice
+    and for two granularities.
     """
     where, granularities = f"scheme {excerpt(name)}", [option for option in options if option != "asymmetric"]
     for option in options:
         if (GROUP_OPTION if option.startswith("group=") else option) not in known:
             fault = not_among("scheme option", option, known) if known else "not an option; there are none"
             raise UnknownNameError(f"{where}: '{excerpt(option)}' is {fault}")
+    if len(set(options)) < len(options):
+        twice = next(option for option in options if options.count(option) > 1)
+        raise ParameterError(f"{where}: option {excerpt(twice)} is given twice")
     if len(granularities) > 1:
         listed = " and ".join(map(excerpt, granularities[:2]))
         raise ParameterError(f"{where}: options {listed} exclude each other")

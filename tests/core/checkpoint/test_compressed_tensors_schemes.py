@@ -62,6 +62,8 @@ def test_options() -> None:
         "W8A8:channel,tensor",
         "W8A8:tensor,group=64",
         "W4A16:group=32,asymmetric,group=64",
+        "W4A16:asymmetric,asymmetric",
+        "FP8_DYNAMIC:tensor,tensor",
         "FP8_DYNAMIC:channel,tensor",
         "FP8_DYNAMIC:group=32",
         "FP8_DYNAMIC:asymmetric",

@@ -104,8 +104,11 @@ def thread_count(threads: int | None) -> int:
 
 
 def in_threads(call: Callable[[Item], Answer], items: Iterable[Item], threads: int | None) -> Iterator[Answer]:
-    """Yield what `call` returns for each item, in their order. The first error ends the work, once no call runs."""
-    with ThreadPoolExecutor(threads or default_threads()) as pool:
+    """Yield what `call` returns for each item, in their order. The first error ends the work, once no call runs.
+
+    Raises ParameterError for less than one thread.
+    """
+    with ThreadPoolExecutor(thread_count(threads)) as pool:
         waiting = [pool.submit(copy_context().run, call, item) for item in items]
         try:
             for future in waiting:

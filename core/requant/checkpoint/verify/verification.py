@@ -16,7 +16,7 @@ from requant.checkpoint.plan.model import CopyStep, Plan, Request, Step, Task, r
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.destination import CONFIG, INDEX, MANIFEST, expected_files
 from requant.checkpoint.run.run import convert_files
-from requant.checkpoint.run.work import ProgressCallback
+from requant.checkpoint.run.work import ProgressCallback, thread_count
 from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, Store, StoredFile
 from requant.checkpoint.verify.stored_values import check_stored_values
@@ -180,9 +180,11 @@ def verify(
     done, chosen by `seed`: at least one. Without `source`, and besides, `check_structure` and `check_stored_values`.
     A value that is no different from what the source gives is no fault, but a warning.
 
-    Raises ParameterError for a sample outside of (0, 1], CheckpointError where the source cannot be planned or the
-    request is unknown, StorageError, SourceChangedError. Faults of the destination are not raised but returned.
+    Raises ParameterError for a sample outside of (0, 1] and for less than one thread, CheckpointError where the source
+    cannot be planned or the request is unknown, StorageError, SourceChangedError. Faults of the destination are not
+    raised but returned.
     """
+    threads = thread_count(threads)
     if not 0 < sample <= 1:
         raise ParameterError(f"the sample is {sample}; expected a share in (0, 1]")
     structure = check_structure(store, hashes=hashes)

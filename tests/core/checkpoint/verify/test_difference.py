@@ -14,6 +14,7 @@ from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.storage.location import open_store
 from requant.checkpoint.verify.difference import TensorDifference, Unit, diff
+from requant.errors import ParameterError
 from tests.support.hand_made_plan import Tensors, write_safetensors
 from tests.support.model_directory import make_model
 from tests.support.safetensors_files import read_safetensors
@@ -55,6 +56,11 @@ def _differences(a: Path, b: Path) -> dict[str, TensorDifference]:
 def test_equal(source: Path) -> None:
     assert diff(open_store(source), open_store(source)).compared == 3
     assert not _differences(source, source)
+
+
+def test_at_least_one_thread(source: Path) -> None:
+    with pytest.raises(ParameterError, match="threads is -1; expected 1 or more"):
+        diff(open_store(source), open_store(source), threads=-1)
 
 
 def test_plain_tensors(source: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.safetensors.header import TensorEntry
 from requant.checkpoint.storage.location import open_store
 from requant.checkpoint.verify.verification import Verification, verify
-from requant.errors import CheckpointError, VerificationError
+from requant.errors import CheckpointError, ParameterError, VerificationError
 from tests.support.hand_made_plan import write_safetensors
 from tests.support.model_directory import make_model
 from tests.support.safetensors_files import read_safetensors, tensor_places
@@ -42,6 +42,13 @@ def _verified(
 ) -> Verification:
     source = open_store(model[0]) if with_source else None
     return verify(open_store(model[1]), source, sample=sample, seed=seed, hashes=False)
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_at_least_one_thread(tmp_path: Path, threads: int) -> None:
+    """Asked first: a large model is hashed for minutes."""
+    with pytest.raises(ParameterError, match=f"threads is {threads}; expected 1 or more"):
+        verify(open_store(tmp_path / "none"), threads=threads)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -19,6 +19,7 @@ from requant.checkpoint.storage.location import open_store
 from requant.checkpoint.verify.html_report import report_page
 from requant.checkpoint.verify.report import CheckpointReport, checkpoint_report
 from requant.checkpoint.verify.structure import Fault
+from requant.errors import ParameterError
 from tests.support.model_directory import make_model
 from tests.support.safetensors_files import read_safetensors
 
@@ -37,6 +38,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def _report(model: tuple[Path, Path]) -> CheckpointReport:
     return checkpoint_report(open_store(model[1]), open_store(model[0]), weights=True, hashes=False)
+
+
+def test_at_least_one_thread(model: tuple[Path, Path]) -> None:
+    with pytest.raises(ParameterError, match="threads is -1; expected 1 or more"):
+        checkpoint_report(open_store(model[1]), threads=-1)
 
 
 def _reals(bits: np.ndarray) -> list[list[Fraction]]:

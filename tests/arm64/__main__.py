@@ -32,7 +32,7 @@ PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.arm64.sam
 TESTS = {
     "neoverse-n1": {
         "vectors": ("convert/test_vectors.py", "operators/test_vectors.py"),
-        "requantize": ("convert/test_requantize.py", "kernels/test_requantize.py", "kernels/test_fixed_point.py"),
+        "requantize": ("convert/test_requantize.py", "kernels/test_requantize.py"),
         "blocks": ("convert/blocks",),
     },
     "neoverse-v2": {

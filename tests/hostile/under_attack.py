@@ -30,7 +30,7 @@ from tests.support.http2_client import AsyncHttp2Client, call_of
 from tests.support.inference_messages import request_of
 from tests.wire import grpc_attacks
 from tests.wire.grpc_attacks import BEARER, INFER, TOKEN
-from tests.wire.memory import forget_peak, memory
+from tests.wire.memory import memory
 
 BUDGET = 400_000_000
 SECONDS = 8.0
@@ -78,7 +78,7 @@ def _say_that_it_begins() -> None:
 
 def _planning(attack: Callable[[Path, int], Body]) -> Callable[[Target], None]:
     def run(target: Target) -> None:
-        body = attack(Path(tempfile.mkdtemp(dir=target.root)), target.storage)
+        body = attack(Path(target.root), target.storage)
         _say_that_it_begins()
 
         def ask() -> None:
@@ -215,31 +215,16 @@ def service(folder: Path) -> Iterator[Target]:
         yield Target(server.port, grpc, process.pid, str(root), storage)
 
 
-def idle_memory(target: Target) -> int:
-    """Return the bytes of the process of a service that has just been started, after its first calls."""
-    asyncio.run(probe(target, 0.5))
-    return memory(target.process)["VmRSS"]
-
-
-def measure(name: str, target: Target, idle: int, seconds: float) -> Seen:
-    """Attack a service that had `idle` bytes before its first attack. Return when it has nothing left to do."""
-    forget_peak(target.process)
-    with attacked(name, target):
-        # Until the attack is under way.
-        time.sleep(1)
-        http, grpc = asyncio.run(probe(target, seconds))
-    seen = Seen(http, grpc, memory(target.process)["VmHWM"] - idle)
-    _wait_until_idle(target)
-    return seen
-
-
-def _wait_until_idle(target: Target) -> None:
-    """Wait until all memory of the budget is given back."""
-    deadline = time.monotonic() + 60
-    with httpx.Client(base_url=f"http://127.0.0.1:{target.http}", headers=_HEADERS, timeout=60, verify=False) as client:
-        while "\nrequant_inflight_bytes 0.0\n" not in client.get("/metrics").text:
-            assert time.monotonic() < deadline, "the attacker has left, and memory is reserved"
-            time.sleep(0.05)
+def measure(name: str, seconds: float = SECONDS) -> Seen:
+    """Start a service and attack it."""
+    with tempfile.TemporaryDirectory() as folder, service(Path(folder)) as target:
+        asyncio.run(probe(target, 0.5))
+        before = memory(target.process)["VmRSS"]
+        with attacked(name, target):
+            # Until the attack is under way.
+            time.sleep(1)
+            http, grpc = asyncio.run(probe(target, seconds))
+        return Seen(http, grpc, memory(target.process)["VmHWM"] - before)
 
 
 def main() -> None:
@@ -249,8 +234,7 @@ def main() -> None:
         return
     for name in ATTACKS:
         if not sys.argv[1:] or sys.argv[1] in name:
-            with tempfile.TemporaryDirectory() as folder, service(Path(folder)) as target:
-                seen = measure(name, target, idle_memory(target), SECONDS)
+            seen = measure(name)
             times = " | ".join(
                 f"{1e3 * each.usual:.0f} ms | {1e3 * each.slowest:.0f} ms" for each in (seen.http, seen.grpc)
             )

@@ -10,8 +10,3 @@ def memory(pid: int) -> dict[str, int]:
     """Return the memory of a process now (`VmRSS`) and at its peak (`VmHWM`), in bytes."""
     text = Path(f"/proc/{pid}/status").read_text()
     return {name: int(found) << 10 for name, found in re.findall(r"(VmRSS|VmHWM):\s+([0-9]+) kB", text)}
-
-
-def forget_peak(pid: int) -> None:
-    """Let the peak of a process begin anew with its memory now."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")

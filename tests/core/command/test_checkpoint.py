@@ -431,8 +431,8 @@ def test_a_signal_leaves_what_the_same_command_continues(
 
         sent = False
 
-        def progress(self, done_bytes: int, total_bytes: int, done_files: int, total_files: int) -> None:
-            if done_files == 1 and not self.sent:
+        def progress(self, state: Progress) -> None:
+            if state.outputs_finished == 1 and not self.sent:
                 self.sent = True
                 os.kill(os.getpid(), number)
                 time.sleep(0.5)

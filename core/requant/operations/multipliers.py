@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import fields
 
 import numpy as np
 
@@ -34,6 +34,7 @@ CHARACTERS_PER_FACTOR = 32
 _BYTES_OF_MULTIPLIER = 4096
 # How many multipliers are derived between two looks at whether to go on.
 _AT_ONCE = 16
+_MEMBERS = tuple(each.name for each in fields(DerivedMultiplier))
 
 
 def _plan(call: OperationCall) -> PlannedWork:
@@ -60,7 +61,9 @@ def _plan(call: OperationCall) -> PlannedWork:
                 raise
 
     def run(_: Mapping[str, Array]) -> Result:
-        records = [asdict(derive(index)) for index in checked(range(count), _AT_ONCE)]
+        derived = [derive(index) for index in checked(range(count), _AT_ONCE)]
+        # `asdict` copies each member, which takes a tenth of a small request.
+        records = [{name: getattr(each, name) for name in _MEMBERS} for each in derived]
         return Result(report={"scheme": scheme}, records=records, record_shape=longest.shape)
 
     return PlannedWork(

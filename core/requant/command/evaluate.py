@@ -21,7 +21,7 @@ HELP = "evaluate a function of an MLIR module on tensors in files"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: the module, its inputs, the function, and where to write."""
     parser.add_argument("module", metavar="FILE", help=f"{MODULE.description} A file, or - for the standard input.")
-    parser.add_argument("inputs", metavar="TENSOR", nargs="*", help="one per argument of the function: a .npy file")
+    parser.add_argument("inputs", metavar="TENSOR", nargs="*", help="one per argument: a .npy file, or FILE.npz:NAME")
     parser.add_argument("--function", default=FUNCTION.default, metavar="NAME", help=FUNCTION.description)
     said = "where the results are written: .npy for one, or .npz or .safetensors, there output_0, output_1 and so on"
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=said)

@@ -146,8 +146,8 @@ class _Exchange:
         return self._operation.name, repr((types, options, numbers))
 
     def is_kept(self, work: PlannedWork) -> bool:
-        """Return whether a plan is about as small as its request: no type has a dimension that takes no elements from
-        it, for which a plan may hold numbers all the same.
+        """Return whether a plan is about as small as its request. A tensor with a dimension of 0 has no elements to
+        send, but a plan may hold numbers for its other dimensions.
         """
         shapes = (static_shape(each.type) for each in work.operands.values())
         return all(prod(size or 1 for size in shape) <= 8 * len(self._body) for shape in shapes)

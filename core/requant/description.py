@@ -54,6 +54,15 @@ class Kind(StrEnum):
     """Of a reply: a float, in JSON the decimal text that reads back to it, for readers that do not keep numbers."""
 
 
+class Chooses(Enum):
+    """What an option decides of the arithmetic."""
+
+    RULES = auto()
+    """All of it: it names a system's rules."""
+    PART = auto()
+    """A part of the rules, which it replaces."""
+
+
 class Work(Enum):
     """What an operation works on. A service has threads of their own for each."""
 
@@ -90,7 +99,8 @@ class Option:
     Integers, also those of a list, are `lowest` to `highest`; a list has `length` members, or any number. `read`
     returns what a text stands for, such as the rule of that name, and raises what is wrong with it. `max_length`: of a
     text or a list in JSON. A `document` is the text that is worked on, on the command line a file. `model_description`:
-    what a model says of it, where that differs.
+    what a model says of it, where that differs. `chooses`: what of the arithmetic it decides, so that its choices are what
+    may have computed given outputs.
     """
 
     name: str
@@ -107,6 +117,7 @@ class Option:
     examples: tuple[Any, ...] = ()
     read: Callable[[str], Any] | None = None
     document: bool = False
+    chooses: Chooses | None = None
 
     @property
     def required(self) -> bool:
@@ -451,7 +462,8 @@ class PlannedWork:
     products each. `products`: how many multiplications take as long as the whole. `byte_count`: about how much memory
     it takes beside its operands. `weight`: the bytes of a tensor that take about as long, where that is more than the
     operands have. `searches`: it holds the GIL for long, whatever its size. `characters`: it is work on texts, which
-    holds the GIL throughout, and takes about as long as reading a type of so many.
+    holds the GIL throughout, and takes about as long as reading a type of so many. `plan`: what decides all bits beside
+    the operands, where one plan does.
     """
 
     operands: Mapping[str, Stored]
@@ -463,6 +475,7 @@ class PlannedWork:
     traced: bool = False
     searches: bool = False
     characters: int = 0
+    plan: object | None = None
 
     @property
     def cost(self) -> int:

@@ -92,6 +92,11 @@ def element_of(dtype: np.dtype[Any]) -> ElementType:
     return IntegerElement(width, Signedness.SIGNLESS if signed else Signedness.UNSIGNED)
 
 
+def numpy_dtype(element: FloatElement) -> np.dtype[Any]:
+    """Return the dtype of arrays of a float type."""
+    return _DTYPES.get(element.name) or element.tensor_dtype
+
+
 def flat_bits(array: Array, dtype: np.dtype[Any], element: ElementType, name: str) -> Array:
     """Return the elements of an array, flat and contiguous, in the dtype in which `core` keeps `element`.
 

@@ -39,6 +39,7 @@ def _plan(call: OperationCall) -> PlannedWork:
         sums=plan.elements,
         byte_count=(BYTES_TRACED_REPLY_SUM if traced else BYTES_OF_SUM) * plan.elements,
         traced=traced,
+        plan=plan,
     )
 
 

@@ -14,6 +14,7 @@ from requant.convert.blocks.nvfp4 import GlobalScale
 from requant.description import (
     Array,
     Choices,
+    Chooses,
     Elements,
     Kind,
     Member,
@@ -45,7 +46,7 @@ _PARTS = (
     ("blocks", _BLOCKS, Elements.BYTES),
 )
 
-_FORMAT = Option(name="format", description="The block format.", choices=Choices.of(BlockFormat))
+_FORMAT = Option(name="format", description="The block format.", choices=Choices.of(BlockFormat), chooses=Chooses.RULES)
 
 
 def read_global_scale(text: str) -> float | GlobalScale:
@@ -90,6 +91,7 @@ QUANTIZE_BLOCKS = Operation(
             description="MX formats: the rule for the shared exponent.",
             default=MxRule.OCP,
             choices=Choices.of(MxRule),
+            chooses=Chooses.RULES,
         ),
         Option(
             name="global_scale",

@@ -20,6 +20,7 @@ from requant.convert.scaling import ScalingPlan
 from requant.description import (
     Array,
     Choices,
+    Chooses,
     Kind,
     Operation,
     OperationCall,
@@ -44,6 +45,7 @@ ROUNDING = Option(
     description="Replaces the profile's rounding.",
     optional=True,
     choices=Choices("RoundingName", tuple(ROUNDINGS)),
+    chooses=Chooses.PART,
     read=rounding_named,
 )
 NAN = Option(
@@ -51,6 +53,7 @@ NAN = Option(
     description="The result of NaN.",
     default=NanPolicy.PROFILE,
     choices=Choices.of(NanPolicy),
+    chooses=Chooses.PART,
     read=NanPolicy,
 )
 SEED = Option(name="seed", kind=Kind.INTEGER, description="Seed of stochastic rounding.", default=0, lowest=0)
@@ -60,12 +63,14 @@ SATURATE = Option(
     description="Whether values beyond the largest value of an 8-bit float saturate to it. Only for profiles whose "
     "`casts` offer the choice; their default is true.",
     optional=True,
+    chooses=Chooses.PART,
 )
 SCHEME = Option(
     name="scheme",
     description="Replaces the profile's scheme; accepts all integer types.",
     optional=True,
     choices=Choices("SchemeName", tuple(SCHEMES)),
+    chooses=Chooses.RULES,
     read=lambda name: scheme_named(name).name,
 )
 AXIS = Option(
@@ -107,6 +112,7 @@ def _profile(conversion: profiles.Operation) -> Option:
         description="",
         default=DEFAULT_PROFILES[conversion],
         choices=Choices("ProfileName", defining_profiles(conversion), "The arithmetic contract."),
+        chooses=Chooses.RULES,
     )
 
 
@@ -129,6 +135,7 @@ def _planned(conversion: profiles.Operation, call: OperationCall) -> PlannedWork
         operands={"input": Stored(plan.input_type, plan.input_dtype)},
         run=run,
         byte_count=plan.elements * plan.output_dtype.itemsize,
+        plan=plan,
     )
 
 

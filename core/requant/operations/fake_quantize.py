@@ -10,6 +10,7 @@ from requant.calibration.fake_quantize import FAKE_QUANTIZE_SCHEMES, plan_fake_q
 from requant.description import (
     Array,
     Choices,
+    Chooses,
     Elements,
     Kind,
     Member,
@@ -110,6 +111,7 @@ FAKE_QUANTIZE = Operation(
             description=f"Default: {_DEFAULT_SCHEME}.",
             default=_DEFAULT_SCHEME,
             choices=Choices("FakeQuantizeSchemeName", tuple(FAKE_QUANTIZE_SCHEMES)),
+            chooses=Chooses.RULES,
         ),
         axis_option("The last axis, if there are several ranges."),
     ),

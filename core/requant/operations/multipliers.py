@@ -10,6 +10,7 @@ import numpy as np
 from requant.description import (
     Array,
     Choices,
+    Chooses,
     Kind,
     Member,
     NumbersInput,
@@ -146,6 +147,7 @@ DERIVE_MULTIPLIER = Operation(
             name="scheme",
             description="The scheme to derive them by.",
             choices=Choices("SchemeName", tuple(SCHEMES)),
+            chooses=Chooses.RULES,
             read=scheme_named,
         ),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from requant.description import Choices, Kind, Member, Option, Records, Report
+from requant.description import Choices, Chooses, Kind, Member, Option, Records, Report
 from requant.plan.plan import Packing
 from requant.profiles import PROFILES
 
@@ -35,6 +35,7 @@ def profile(default: str, defines: Callable[[str], bool]) -> Option:
         description="",
         default=default,
         choices=Choices("ProfileName", tuple(filter(defines, PROFILES)), "The arithmetic contract."),
+        chooses=Chooses.RULES,
     )
 
 

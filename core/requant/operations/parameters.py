@@ -17,6 +17,7 @@ from requant.description import (
     LARGEST_INTEGER,
     Array,
     Choices,
+    Chooses,
     Elements,
     Kind,
     Member,
@@ -82,7 +83,7 @@ def sizes_option(name: str, description: str) -> Option:
 
 
 def _flag(name: str, description: str) -> Option:
-    return Option(name=name, kind=Kind.BOOLEAN, description=description, optional=True)
+    return Option(name=name, kind=Kind.BOOLEAN, description=description, optional=True, chooses=Chooses.PART)
 
 
 def _number(name: str, description: str) -> Option:
@@ -133,12 +134,14 @@ METHOD = Option(
     description=f"Default: {DEFAULT_METHOD}.",
     default=DEFAULT_METHOD,
     choices=Choices("CalibrationMethodName", tuple(CALIBRATION_METHODS)),
+    chooses=Chooses.RULES,
 )
 METHOD_SCHEME = Option(
     name="scheme",
     description="The range rule. Default: that of the method's system.",
     optional=True,
     choices=Choices("RangeSchemeName", tuple(RANGE_RULES)),
+    chooses=Chooses.RULES,
 )
 AXIS = axis_option("For per_axis: the axis.")
 BLOCK_SIZES = sizes_option(
@@ -315,6 +318,7 @@ DERIVE_FROM_RANGE = Operation(
             name="scheme",
             description="The rule, named after its system.",
             choices=Choices("RangeSchemeName", tuple(RANGE_RULES)),
+            chooses=Chooses.RULES,
             read=range_rule_named,
         ),
         Option(

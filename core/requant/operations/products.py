@@ -11,6 +11,7 @@ import numpy as np
 from requant.description import (
     Array,
     Choices,
+    Chooses,
     Elements,
     Kind,
     Member,
@@ -87,6 +88,7 @@ def _plan_product(
         products=plan.accumulation.cost * (1 + STAGES_OF_SUMS if traced else 1),
         byte_count=(BYTES_TRACED_REPLY_SUM if traced else BYTES_OF_SUM) * plan.elements,
         traced=traced,
+        plan=plan,
     )
 
 
@@ -125,6 +127,7 @@ _OPTIONS = (
         description="Replaces the profile's scheme.",
         optional=True,
         choices=Choices("SchemeName", tuple(SCHEMES)),
+        chooses=Chooses.RULES,
         read=scheme_named,
     ),
     Option(
@@ -134,12 +137,14 @@ _OPTIONS = (
         "dimensions in litert_xnnpack; else i32.",
         optional=True,
         choices=Choices.of(Accumulator),
+        chooses=Chooses.PART,
     ),
     Option(
         name="overflow",
         description="What to do if a sum, including the bias, overflows i32. Default: as in the profile's system.",
         optional=True,
         choices=Choices.of(SumOverflow),
+        chooses=Chooses.PART,
     ),
     PACKING,
     TRACE,

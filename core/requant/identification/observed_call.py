@@ -1,0 +1,163 @@
+"""A call whose outputs were observed, and what a candidate makes of it.
+
+A candidate is a value for each option that chooses the arithmetic. It is run with the real kernels, and its outputs are
+compared with those that were observed, bit by bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from requant.arrays.elements import flat_bits, numpy_dtype
+from requant.description import Array, Operation, OperationCall, PlannedWork, Result, TensorValue
+from requant.errors import InvalidRequestError, TypeFitError
+from requant.formats.elements import FloatElement
+from requant.mlir.types import ElementType, TensorType, UniformQuantizedType
+
+Candidate = tuple[tuple[str, Any], ...]
+"""The options that choose the arithmetic, by name, each as a caller writes it; absent ones have their defaults."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedCall:
+    """One call of an operation, without the options that are asked for, and its outputs.
+
+    `options` are those that are known, read. `observed`: the outputs by name, as arrays: tensors, lists of numbers, and
+    the members of records.
+    """
+
+    operation: Operation
+    types: Mapping[str, TensorType]
+    arrays: Mapping[str, Array]
+    observed: Mapping[str, Array]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    numbers: Mapping[str, Array] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    untyped: frozenset[str] = frozenset()
+
+    def planned(self, candidate: Candidate) -> PlannedWork:
+        """Plan the call by the rules of a candidate. Raise RequantError where they are not defined for it."""
+        operation = self.operation
+        chosen = {name: operation.option(name).resolve(value) for name, value in candidate}
+        options = {**operation.defaults, **self.options, **chosen}
+        return operation.plan(OperationCall(self.types, options, self.numbers, self.counts, self.untyped))
+
+    def result(self, work: PlannedWork) -> Result:
+        """Do planned work on the arrays. Raise RequantError where it is not defined for an element."""
+        arrays = self.arrays
+        return work.run(
+            {name: flat_bits(arrays[name], each.dtype, each.type.element, name) for name, each in work.operands.items()}
+        )
+
+    def outcome(self, work: PlannedWork) -> Outcome:
+        """Compare what planned work gives with what was observed. Raise RequantError as `result` does, TypeFitError for
+        another number of elements, and InvalidRequestError for an output that the operation does not have.
+        """
+        result = self.result(work)
+        mismatches = elements = 0
+        first: Mismatch | None = None
+        for name, observed in self.observed.items():
+            expected, computed, differs = _compared(name, observed, result)
+            elements += differs.size
+            if count := int(np.count_nonzero(differs)):
+                mismatches += count
+                if first is None:
+                    index = int(np.argmax(differs))
+                    first = Mismatch(name, index, expected[index], computed[index])
+        return Outcome(elements, mismatches, first)
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """An element that a candidate computes otherwise. `output` names its tensor, `index` is flat."""
+
+    output: str
+    index: int
+    observed: Any
+    computed: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How many elements of the outputs were compared, how many differ, and the first of those."""
+
+    elements: int
+    mismatches: int
+    first: Mismatch | None
+
+
+def _compared(name: str, observed: Array, result: Result) -> tuple[Array, Array, Array]:
+    """Return an output as it was observed and as it was computed, and where the two differ."""
+    if name in result.outputs:
+        value = result.outputs[name]
+        given = observed_bits(observed, value, name)
+        if given.shape != value.data.shape:
+            raise TypeFitError(f"{given.size} elements of {name} were observed; it has {value.data.size}")
+        return given, value.data, _differs(given, value)
+    computed = _numbers(name, result)
+    given = np.asarray(observed).reshape(-1)
+    if given.shape != computed.shape:
+        raise TypeFitError(f"{given.size} numbers of {name} were observed; there are {computed.size}")
+    return given, computed, ~_equal_numbers(given, computed)
+
+
+def _numbers(name: str, result: Result) -> Array:
+    """Return a list of numbers, or a member of records or of the report, as an array."""
+    if name in result.numbers:
+        return result.numbers[name].reshape(-1)
+    if result.records and name in result.records[0]:
+        return np.array([each[name] for each in result.records])
+    if name in result.report:
+        return np.array([result.report[name]])
+    detail = "the operation has no such output"
+    raise InvalidRequestError.of_field(f"/observed/{name}", "unknown", detail, message=detail)
+
+
+def _equal_numbers(given: Array, computed: Array) -> Array:
+    """Return which numbers are equal. A number that f32 holds equals one that rounds to it: it may have been printed
+    with the digits that f32 needs.
+    """
+    if computed.dtype.kind != "f":
+        return given == computed
+    real = given.astype(np.float64)
+    with np.errstate(over="ignore"):
+        short = computed.astype(np.float32).astype(np.float64) == computed
+        same = real.astype(np.float32) == computed.astype(np.float32)
+    return (real == computed) | (short & same)
+
+
+def stored_float(element: ElementType) -> FloatElement | None:
+    """Return the float type that the elements of a type are stored as, if they are."""
+    stored = element.storage.element if isinstance(element, UniformQuantizedType) else element
+    return stored if isinstance(stored, FloatElement) else None
+
+
+def observed_bits(observed: Array, value: TensorValue, name: str) -> Array:
+    """Return observed elements as those of a result: flat, of its dtype.
+
+    Floats may be of a wider dtype; they are rounded to the type, of which they are decimal texts or exact copies.
+    """
+    element = stored_float(value.type.element)
+    if element is not None and observed.dtype in (np.float64, np.float32):
+        with np.errstate(over="ignore"):
+            observed = observed.astype(numpy_dtype(element))
+    return flat_bits(observed, value.data.dtype, value.type.element, name)
+
+
+def _differs(given: Array, value: TensorValue) -> Array:
+    """Return where two tensors have other bits. All NaNs are equal: systems differ in their payload."""
+    element = stored_float(value.type.element)
+    bits = np.dtype(f"u{given.itemsize}")
+    differs = given.view(bits) != value.data.view(bits)
+    if element is not None and differs.any():
+        differs &= ~(_is_nan(given, element) & _is_nan(value.data, element))
+    return differs
+
+
+def _is_nan(elements: Array, element: FloatElement) -> Array:
+    found: Array = np.isnan(elements.view(numpy_dtype(element)))
+    return found

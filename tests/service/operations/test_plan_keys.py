@@ -242,6 +242,19 @@ def test_numbers_that_are_read_as_they_are_written_are_told_apart() -> None:
     assert (half[0], long[0]) == (200, 422)
 
 
+def test_an_error_about_a_record_points_at_it_whether_its_plan_is_kept_or_not() -> None:
+    app = ready_app()
+    record = {"input": 0.5, "output": 0.25}
+    request = "/v1/parameters/multiplier", {"scales": [record, {**record, "input": -1}], "scheme": "litert"}
+
+    async def run() -> list[Reply]:
+        return [await _ask(app, *request) for _ in range(3)]
+
+    replies = asyncio.run(run())
+    assert len(app.state.runtime.planned) == 1
+    assert {json.loads(each.body)["errors"][0]["pointer"] for each in replies} == {"/scales/1/input"}
+
+
 def test_no_plan_is_kept_of_types_that_promise_more_than_the_request_has() -> None:
     app = ready_app()
     side, bias = "!quant.uniform<i8:f32, 0.5>", "!quant.uniform<i32:f32, 0.3>"

@@ -42,6 +42,7 @@ from requant.operators.operation import operation_of
 from requant.operators.registry import OPERATORS
 from requant.plan.operands import bind
 
+_BOOLEAN = bool | np.bool_
 _REAL = int | float | np.integer | np.floating
 
 # In memory numbers are never packed.
@@ -75,6 +76,8 @@ def run_operation(
     untyped = set()
     for each in operation.tensors:
         if each.name not in arrays:
+            if each.name in types:
+                raise ParameterError(f"there is {each.type_option}, but no {each.name}")
             continue
         given = arrays[each.name]
         typed = each.name in types
@@ -111,8 +114,15 @@ def _several(given: Any) -> list[Array]:
 
 
 def _numbers(given: NumbersInput, value: ArrayLike) -> Array:
+    try:
+        # As they are: in an array of numbers, True would be 1.
+        listed = value if isinstance(value, np.ndarray) else np.array(value, object)
+    except ValueError:
+        raise ParameterError(f"{given.name} takes numbers; these are lists of several lengths") from None
+    if listed.dtype == bool or listed.dtype == object and any(isinstance(each, _BOOLEAN) for each in listed.flat):
+        raise ParameterError(f"{given.name} takes numbers, not booleans")
     if given.kind is Kind.NUMBER_OR_TEXT:
-        return _texts(given, value)
+        return _texts(given, listed)
     if given.kind is Kind.INTEGER:
         return _integers(given, value)
     try:
@@ -137,12 +147,12 @@ def _integers(given: NumbersInput, value: ArrayLike) -> Array:
     return integers.astype(np.int64)
 
 
-def _texts(given: NumbersInput, value: ArrayLike) -> Array:
+def _texts(given: NumbersInput, numbers: Array) -> Array:
     """Return numbers as texts that read back to them, beside those that are texts."""
-    listed = np.array(value, object)
+    listed = numbers.astype(object)
     texts = np.empty(listed.shape, object)
     for place, each in np.ndenumerate(listed):
-        if isinstance(each, bool) or not isinstance(each, str | _REAL):
+        if not isinstance(each, str | _REAL):
             raise ParameterError(f"{given.name} takes numbers, or their texts")
         texts[place] = each if isinstance(each, str) else _text(each)
     return texts

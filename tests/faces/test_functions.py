@@ -252,6 +252,7 @@ X = np.array([[1, 2], [3, 4]], np.int8)
         ({"accumulator": "i33"}, requant.RequantError, "available: i32, i64"),
         ({"trace": "yes"}, requant.RequantError, "expected a bool"),
         ({"profile": "tflite"}, requant.RequantError, "did you mean litert"),
+        ({"bias_type": "i32"}, requant.RequantError, "there is bias_type, but no bias"),
         ({"lhs_type": "tensor<2xi8>"}, requant.RequantError, "the tensor that it is put on 2x2"),
     ],
 )
@@ -297,7 +298,8 @@ def test_one_scale_is_that_of_every_factor() -> None:
         ({"input_scales": [1, 2], "output_scales": [1, 2, 3]}, "there are 2 scales, and 3 of another input"),
         ({"input_scales": [1, 2], "output_scales": [1, 0]}, "a scale is above 0; this one is 0.0"),
         ({"factors": ["0.5", "half"]}, "'half' is not a number"),
-        ({"factors": [True]}, "factors takes numbers, or their texts"),
+        ({"factors": [True]}, "factors takes numbers, not booleans"),
+        ({"factors": [np.ones((2, 1)), np.ones((2, 2))]}, "lists of several lengths"),
         ({"factors": [[1], [1, 2]]}, "factors takes numbers, or their texts"),
     ],
 )
@@ -383,6 +385,37 @@ def test_files_that_are_wrong_are_named(
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["quantize", "x.npy", "--output-type", "!quant.uniform<i8:f32"], 2),
+        (["quantize", "x.npy", "--output-type", "!quant.uniform<i8:f32, 0.5>", "--profile", "tflite"], 2),
+        (["matmul", "x.npy", "x.npy", "--output-type", "i32", "--bias-type", "i32"], 2),
+        (["derive_from_range", "--minimums", "0", "--maximums", "1", "--storage", "i99", "--scheme", "litert"], 2),
+        (["derive_from_range", "--minimums", "0", "0", "--maximums", "1", "--storage", "i8", "--scheme", "litert"], 2),
+        (["quantize", "x.npy", "--output-type", "!quant.uniform<i8:f32, 0.5>"], 1),
+        (["parse_type", "x.txt"], 1),
+        (["lower", "x.txt"], 1),
+        (["compare", "x.npy", "x.npy"], 0),
+        (["compare", "x.npy", "y.npy"], 1),
+    ],
+)
+def test_exit_status(
+    arguments: list[str],
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", X)
+    np.save("y.npy", X + 1)
+    Path("x.txt").write_text("!quant.uniform<i8:f32")
+    assert main(arguments) == status
+    shown = capsys.readouterr()
+    assert (json.loads(shown.out)["equal"] == (status == 0)) if arguments[0] == "compare" else shown.err
+
+
 def test_negative_numbers_are_no_options(capsys: pytest.CaptureFixture[str]) -> None:
     ranges = ["--minimums", "-1e-3", "-.5", "-1.", "--maximums", "1", "2", "3", "--axis", "0"]
     assert main(["derive_from_range", *ranges, "--storage", "i8", "--scheme", "onnxruntime"]) == 0
@@ -433,6 +466,10 @@ def test_a_conversion_on_files_is_the_function(
         lambda: requant.quantize_blocks(np.ones(32, np.float32), "nvfp4", global_scale=10**400),
         lambda: requant.quantize_blocks(np.ones(32, np.float32), "nvfp4", global_scale=True),
         lambda: requant.derive_from_range([0.0], [1.0], "i8", "torch_observer", epsilon=10**400),
+        lambda: requant.derive_from_range(False, [1.0], "i8", "litert"),
+        lambda: requant.derive_from_range([0.0], [0.5, True], "i8", "litert"),
+        lambda: requant.derive_from_range([0.0], np.array([True]), "i8", "litert"),
+        lambda: requant.vectors("requantize", "i32", output_type="i8", multipliers=[1, True], shifts=[1, 1]),
         lambda: requant.vectors("requantize", "i32", output_type="i8", multipliers=[[1, 2], [3]], shifts=[1]),
         lambda: requant.evaluate(b"module {}"),  # type: ignore[arg-type]
         lambda: requant.evaluate("module {}", function=5),  # type: ignore[arg-type]

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from requant.command.exit_status import DONE
+from requant.command.exit_status import DONE, FAILED
 from requant.command.output import writing_stdout
 from requant.command.tensor_files import read_tensor, write_tensors
 from requant.description import Kind, Operation, Option, TensorInput
-from requant.errors import ParameterError, StorageError, excerpt
+from requant.errors import ParameterError, StorageError, TypeTextError, excerpt
 
 if TYPE_CHECKING:
     from requant.command.output import Output
@@ -110,7 +110,9 @@ def _add_option(parser: argparse.ArgumentParser, option: Option) -> None:
 
 
 def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> int:
-    """Read the tensors, compute, write the outputs, and print the report."""
+    """Read the tensors, compute, write the outputs, and print the report. Two inputs that are not `equal` are a
+    failure, as they are to cmp and diff.
+    """
     from requant.functions import array_of, options_of, report_of, run_operation
 
     given = {name: value for name, value in vars(arguments).items() if value is not None}
@@ -118,8 +120,14 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
     numbers = {each.name: given[each.name] for each in operation.numbers if each.name in given}
     types = {each.name: given[each.type_option] for each in operation.tensors if each.type_option in given}
     options = {each.name: given[each.name] for each in options_of(operation) if each.name in given}
-    options |= {each.name: read_text(given[each.name]) for each in operation.options if each.document}
-    result = run_operation(operation, arrays | numbers, types, options)
+    documents = [each.name for each in operation.options if each.document]
+    options |= {name: read_text(given[name]) for name in documents}
+    try:
+        result = run_operation(operation, arrays | numbers, types, options)
+    except TypeTextError as error:
+        if not documents:
+            raise
+        raise StorageError(f"{excerpt(given[documents[0]])} is no type: {error.detail}") from None
     if result.file is not None:
         _write_file(given.get("output"), result.file)
         return DONE
@@ -144,7 +152,7 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
         report["trace"] = kept
     shown = as_json(report)
     output.done(json.dumps(shown), shown)
-    return DONE
+    return DONE if report.get("equal", True) else FAILED
 
 
 def _write_file(path: Path | None, file: bytes) -> None:

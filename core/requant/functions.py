@@ -119,7 +119,7 @@ def _numbers(given: NumbersInput, value: ArrayLike) -> Array:
         listed = value if isinstance(value, np.ndarray) else np.array(value, object)
     except ValueError:
         raise ParameterError(f"{given.name} takes numbers; these are lists of several lengths") from None
-    if listed.dtype == bool or listed.dtype == object and any(isinstance(each, _BOOLEAN) for each in listed.flat):
+    if listed.dtype == bool or (listed.dtype == object and any(isinstance(each, _BOOLEAN) for each in listed.flat)):
         raise ParameterError(f"{given.name} takes numbers, not booleans")
     if given.kind is Kind.NUMBER_OR_TEXT:
         return _texts(given, listed)

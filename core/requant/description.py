@@ -380,7 +380,9 @@ class ModuleLimits:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a service does not take more of. In process there is no limit but those of types, and of nesting."""
+    """What a service does not take more of. In process there is no limit but those of types, of nesting, and of
+    what aliases stand for.
+    """
 
     rank: int = MAXIMUM_RANK
     passes: int = _UNLIMITED

@@ -282,7 +282,8 @@ class Member:
     `columns`. Without any, it is JSON as text there, as a list of texts is. An integer has so many `bits`. One that is
     not `in_json` tells what a JSON request or reply shows anyway; one that is `only_in_json` has the bits of numbers
     that readers of JSON may round. An absent list is, if `empty_if_absent`, an empty one in JSON. `model_description`:
-    what a model says of a member of a record, where that differs.
+    what a model says of a member of a record, where that differs. A `verdict` says whether a check has passed, which a
+    shell learns by the exit status.
     """
 
     name: str
@@ -302,6 +303,7 @@ class Member:
     in_json: bool = True
     only_in_json: bool = False
     empty_if_absent: bool = False
+    verdict: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

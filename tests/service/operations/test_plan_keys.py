@@ -150,7 +150,10 @@ def test_every_request_gets_its_own_answer_whatever_came_before_it() -> None:
     assert len(unkept.state.runtime.planned) == 0
 
 
-@pytest.mark.parametrize("request_", REQUESTS[:-2:5], ids=lambda each: each[0])
+ANSWERED = [each for each in REQUESTS[:-2] if each[1].get("nan") != "error"]
+
+
+@pytest.mark.parametrize("request_", ANSWERED[::5], ids=lambda each: each[0])
 def test_the_same_request_is_planned_once(request_: tuple[str, Body]) -> None:
     app = ready_app()
 

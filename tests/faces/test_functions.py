@@ -166,6 +166,7 @@ def test_a_function_and_a_subcommand_answer_as_the_route(
             (document := tmp_path / option).write_text(value)
             arguments.append(str(document))
         else:
+            value = json.dumps(value) if isinstance(value, dict) else value
             arguments += [f"{flag}={value}"] if not isinstance(value, list) else [flag, *map(str, value)]
     if any(each.dtype.name == "bfloat16" for each in tensors.values() if isinstance(each, np.ndarray)):
         return
@@ -306,6 +307,54 @@ def test_one_scale_is_that_of_every_factor() -> None:
 def test_factors_are_checked(given: dict[str, Any], words: str) -> None:
     with pytest.raises(requant.RequantError, match=words):
         requant.derive_multiplier("litert", **given)
+
+
+LITERT = {"type": "INT8", "scale": [0.5]}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "exactly one of type, onnx, onednn, litert, torch, tosa is required"),
+        ({"type": "!quant.uniform<i8:f32, 0.5>", "litert": LITERT}, "exactly one of type"),
+        ({"type": "!quant.uniform<i8:f32, 0.5>", "shape": [2]}, "the shape is part of the type"),
+        ({"type": "!quant.uniform<i8:f32, 0.5>", "systems": ["onnx", "onnx"]}, "one of them twice"),
+        ({"litert": LITERT, "systems": ["onx"]}, "did you mean onnx"),
+        ({"litert": LITERT, "systems": "onnx"}, "systems takes a list of texts"),
+        ({"litert": [LITERT]}, "litert is a list; expected a mapping"),
+        ({"litert": LITERT | {"scal": [1]}}, "not a member of litert .did you mean scale"),
+        ({"litert": {"zero_point": [0]}}, "litert has no type and no scale"),
+        ({"litert": LITERT | {"scale": ["a"]}}, "litert.scale takes numbers"),
+        ({"litert": LITERT | {"zero_point": [0.5]}}, "litert.zero_point takes whole numbers"),
+        ({"litert": LITERT | {"quantized_dimension": 64}}, "litert.quantized_dimension takes numbers from 0 to 63"),
+        ({"litert": LITERT | {"type": 8}}, "litert.type is a int; expected a str"),
+        ({"litert": LITERT | {"type": "INT9"}}, "type is one of INT8"),
+        ({"tosa": {"input": "x"}}, "expected a type"),
+    ],
+)
+def test_operands_are_checked(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(requant.RequantError, match=words):
+        requant.translate_type(**given)
+
+
+def test_operands_that_are_answered_can_be_sent_back(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "tensor<2x3x!quant.uniform<u8:f32:1, {5.000000e-01:3,1.000000e-01,2.500000e-01:255}>>"
+    [torch] = requant.translate_type(type=requant.parse_type(text), systems=["torch"])["translations"]
+    back = requant.translate_type(torch=torch["torch"], shape=[2, 3], systems=())
+    assert back == {"type": text, "source": "torch", "rounded": [], "rounded_count": 0, "translations": []}
+    assert all(type(name) is str for name in torch)
+    assert (
+        main(["translate_type", "--torch", json.dumps(torch["torch"]), "--shape", "2", "3", "--systems", "torch"]) == 0
+    )
+    assert json.loads(capsys.readouterr().out) == back | {"translations": [torch]}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "5", "[" * 100_000])
+def test_a_group_on_the_command_line_is_a_json_object(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["translate_type", "--onnx", text])
+    assert ended.value.code == 2
+    assert "argument --onnx: expected a JSON object" in capsys.readouterr().err
 
 
 def test_files_of_vectors_are_those_of_the_route(

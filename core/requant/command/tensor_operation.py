@@ -103,10 +103,23 @@ def _add_option(parser: argparse.ArgumentParser, option: Option) -> None:
         settings["type"] = _NUMBERS[option.kind]
     if option.kind in (Kind.INTEGERS, Kind.NUMBERS, Kind.TEXTS):
         settings["nargs"] = option.length or "+"
+    if option.group is not None:
+        settings |= {"type": _json_object, "metavar": "JSON"}
+        settings["help"] = f"{said} Members: {', '.join(each.name for each in option.group.options)}."
     if option.choices is not None and option.choices.enumeration is not None:
         settings["choices"] = [str(each) for each in option.choices.values]
-    metavar = None if "choices" in settings else option.kind.upper().removesuffix("S")
-    parser.add_argument(_flag(option.name), metavar=metavar, **settings)
+    settings.setdefault("metavar", None if "choices" in settings else option.kind.upper().removesuffix("S"))
+    parser.add_argument(_flag(option.name), **settings)
+
+
+def _json_object(text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError("expected a JSON object")
+    return found
 
 
 def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> int:

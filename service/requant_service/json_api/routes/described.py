@@ -53,7 +53,8 @@ from requant_service.operations.described import (
     plan_operation,
     weight,
 )
-from requant_service.operations.types import CHARACTERS_PER_SCALE, read_tensor_type, read_type
+from requant_service.operations.options import read_value
+from requant_service.operations.types import CHARACTERS_PER_SCALE, read_tensor_type
 from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import require_ready, runtime
 from requant_service.runtime.settings import Settings
@@ -218,12 +219,8 @@ class _Exchange:
 
     def _option(self, option: Option, value: Any) -> Any:
         place = f"/{option.name}"
-        if option.kind is Kind.TYPE:
-            return read_type(value, self._settings.max_type_bytes, place)
-        if option.kind is Kind.TENSOR_TYPE:
-            return read_tensor_type(value, self._settings, place)
         with default_pointer(place):
-            return option.resolve(tuple(value) if isinstance(value, list) else value)
+            return read_value(option, value, self._settings, place)
 
     @contextmanager
     def _at_paths(self) -> Iterator[None]:
@@ -295,6 +292,9 @@ class _Exchange:
                 case NumbersOutput() if part.name in result.numbers:
                     yield members, [json_text(part.name) + b":" + _numbers_text(part, result.numbers[part.name])]
                     members = {}
+                case Member() if part.repeated and part.name in result.report:
+                    yield members, [json_text(part.name) + b":" + records_text(result.report[part.name])]
+                    members = {}
                 case Member() if part.in_json and part.name in result.report:
                     value = result.report[part.name]
                     members[part.name] = repr(value) if part.kind is Kind.DECIMAL else value
@@ -331,7 +331,7 @@ def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
         parsed, body = await receive_json(request, model, running)
         exchange = _Exchange(operation, parsed, body, running.settings)
         if operation.work is Work.TEXTS:
-            return await running.executor.run_text(exchange.characters, exchange.planned_answer)
+            return await running.executor.run_text(operation.readings * len(body), exchange.planned_answer)
         if operation.work is Work.MODULES:
             return await running.executor.run_module(exchange.planned_answer)
         key = exchange.key

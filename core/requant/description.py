@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from requant.errors import LimitError
 from requant.mlir import print_type
 from requant.mlir.parser import MAXIMUM_RANK
 from requant.mlir.types import TensorType, Type
@@ -50,6 +51,8 @@ class Kind(StrEnum):
     """An MLIR type."""
     TENSOR_TYPE = "tensor_type"
     """The MLIR type of a tensor."""
+    GROUP = "group"
+    """Options that are given together: a `Group`."""
     DECIMAL = "decimal"
     """Of a reply: a float, in JSON the decimal text that reads back to it, for readers that do not keep numbers."""
 
@@ -99,8 +102,8 @@ class Option:
     Integers, also those of a list, are `lowest` to `highest`; a list has `length` members, or any number. `read`
     returns what a text stands for, such as the rule of that name, and raises what is wrong with it. `max_length`: of a
     text or a list in JSON. A `document` is the text that is worked on, on the command line a file. `model_description`:
-    what a model says of it, where that differs. `chooses`: what of the arithmetic it decides, so that its choices are what
-    may have computed given outputs.
+    what a model says of it, where that differs. `group`: what one of the kind GROUP has. `chooses`: what of the
+    arithmetic it decides, so that its choices are what may have computed given outputs.
     """
 
     name: str
@@ -117,6 +120,7 @@ class Option:
     examples: tuple[Any, ...] = ()
     read: Callable[[str], Any] | None = None
     document: bool = False
+    group: Group | None = None
     chooses: Chooses | None = None
 
     @property
@@ -125,8 +129,9 @@ class Option:
 
     @property
     def words(self) -> str:
-        """The description, or that of the choices."""
-        return self.description or (self.choices.description if self.choices else "")
+        """The description, or that of the choices or the group."""
+        other = self.choices or self.group
+        return self.description or (other.description if other else "")
 
     def choice_fault(self, value: Any) -> str | None:
         """Return what is wrong with a text that is no member of the enumeration, if there is one."""
@@ -137,6 +142,36 @@ class Option:
     def resolve(self, value: Any) -> Any:
         """Return what a value stands for. Raise what `read` raises."""
         return value if value is None or self.read is None else self.read(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Group:
+    """Options that are given together, of all kinds but NUMBER_OR_TEXT and GROUP.
+
+    In JSON they are an object, in Python a mapping; in the inference protocol and on the command line the object is
+    text. The operation has a mapping of those that are given. A reply may have the group too, so that it can be sent
+    back: without defaults and bounds, and perhaps with more members one day. `title` and `description` are of what
+    requests have, the others of what replies have, for generated clients.
+    """
+
+    title: str
+    description: str
+    reply_title: str
+    reply_description: str
+    options: tuple[Option, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneOf:
+    """Inputs and options of which exactly one is given. `code`: of the fault where none or several are."""
+
+    names: tuple[str, ...]
+    code: str
+
+
+def exactly_one(names: Sequence[str]) -> str:
+    """Say that exactly one of these is required."""
+    return f"exactly one of {(' and ' if len(names) == 2 else ', ').join(names)} is required"
 
 
 class Elements(StrEnum):
@@ -226,9 +261,8 @@ class RecordsInput:
     """Numbers of which some belong together: in JSON a list of records, elsewhere an input for each member.
 
     The operation has the numbers of each member, one of each record; where a record has none, it is None. From outside
-    of JSON there may also be one for all. `instead_of`: another input that may be in their place; then exactly one of
-    the two is given. `max_length`: of the list in JSON. `title` and `record_description` are of a record, for generated
-    clients.
+    of JSON there may also be one for all. `max_length`: of the list in JSON. `title` and `record_description` are of a
+    record, for generated clients.
     """
 
     name: str
@@ -236,23 +270,7 @@ class RecordsInput:
     title: str
     record_description: str
     members: tuple[RecordMember, ...]
-    instead_of: str = ""
     max_length: int | None = None
-
-    def form_fault(self, given: Collection[str], called: Callable[[NumbersInput], str], other: str) -> str | None:
-        """Return what is wrong with the inputs of these names, if neither they are the records, nor the other one is.
-
-        `called`: what the caller knows a member as, and `other` the input that may be in their place.
-        """
-        if not self.instead_of:
-            return None
-        names = {called(each.numbers): each.optional for each in self.members}
-        needed = [name for name, optional in names.items() if not optional]
-        some = any(name in given for name in names)
-        if (other in given) != some and (not some or all(name in given for name in needed)):
-            return None
-        listed = ", ".join([*needed, *(name for name, optional in names.items() if optional)])
-        return f"exactly one of {other} and the {self.name} is required, which are {listed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,12 +306,15 @@ class TensorOutput:
 class Member:
     """A member of a report or a reply: a number, a text, or a group of `members`, or a list of groups (`repeated`).
 
-    `title` and `group_description` are of a group, for generated clients. In the inference protocol a group is flat,
-    and a list of groups is a tensor of i64 of the name `model_name`: a row for each, of the members that are its
-    `columns`. Without any, it is JSON as text there, as a list of texts is. An integer has so many `bits`. One that is
-    not `in_json` tells what a JSON request or reply shows anyway; one that is `only_in_json` has the bits of numbers
-    that readers of JSON may round. An absent list is, if `empty_if_absent`, an empty one in JSON. `model_description`:
-    what a model says of a member of a record, where that differs.
+    Of the kind GROUP it is a `group` that requests may have, too; in the inference protocol that is JSON as text.
+
+    `title` and `group_description` are of a group of `members`, for generated clients. In the inference protocol a
+    group is flat, and a list of groups is a tensor of i64 of the name `model_name`: a row for each, of the members that
+    are its `columns`. Without any, it is JSON as text there, as a list of texts is. An integer has so many `bits`. One
+    that is not `in_json` tells what a JSON request or reply shows anyway; one that is `only_in_json` has the bits of
+    numbers that readers of JSON may round. An absent list is, if `empty_if_absent`, an empty one in JSON.
+    `model_description`: what a model says of a member of a record, where that differs. A `verdict` says whether a check
+    has passed, which a shell learns by the exit status.
     """
 
     name: str
@@ -313,6 +334,8 @@ class Member:
     in_json: bool = True
     only_in_json: bool = False
     empty_if_absent: bool = False
+    verdict: bool = False
+    group: Group | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,9 +414,12 @@ class ModuleLimits:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a service does not take more of. In process there is no limit but those of types, and of nesting."""
+    """What a service does not take more of. In process there is no limit but those of types, of nesting, and of
+    what aliases stand for.
+    """
 
     rank: int = MAXIMUM_RANK
+    factors: int = _UNLIMITED
     passes: int = _UNLIMITED
     module: ModuleLimits = ModuleLimits(
         characters=_UNLIMITED,
@@ -402,6 +428,12 @@ class Limits:
         evaluation_bytes=_UNLIMITED,
         evaluation_products=_UNLIMITED,
     )
+
+    def check_rank(self, rank: int, pointer: str) -> None:
+        """Raise LimitError for the rank of a shape that is not served."""
+        if rank > self.rank:
+            detail = f"the shape has rank {rank}; at most {self.rank} is served"
+            raise LimitError(detail, limit=self.rank, pointer=pointer)
 
 
 NO_LIMITS = Limits()
@@ -412,8 +444,9 @@ class OperationCall:
     """A call before its data are there: the type of each input that is given, and the value of each option.
 
     Values are read: a type is a `Type`, a choice of an enumeration its member, a list a tuple, a name what it stands
-    for (`Option.read`). An option that is absent and has no default is None. `counts`: how many tensors there are in
-    the place of an input that takes several. `untyped`: the inputs of which only the shape is known.
+    for (`Option.read`), a group a mapping. An option that is absent and has no default is None. `counts`: how many
+    tensors there are in the place of an input that takes several. `untyped`: the inputs of which only the shape is
+    known.
     """
 
     types: Mapping[str, TensorType]
@@ -498,8 +531,9 @@ class Operation:
     (`/name`, or `/name/index` for one of several numbers or tensors). `example` has the inputs as JSON tensors and
     lists beside the options: a call that works. `request_title` and `reply_title` are for generated clients. `files`:
     the media types of the files that it gives in the place of its reply, by the value of its option `format`.
-    `work`: on what. `model_summary`: what the model says of itself, where that is more; it has the outputs
-    `first_of_model` first.
+    `work`: on what; on texts it takes as long as reading them so many times (`readings`). `one_of`:
+    inputs and options of which exactly one is given. `model_summary`: what the model says of itself, where that is
+    more; it has the outputs `first_of_model` first.
     """
 
     name: str
@@ -520,6 +554,8 @@ class Operation:
     request_title: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     work: Work = Work.ARRAYS
+    readings: int = 1
+    one_of: tuple[OneOf, ...] = ()
     model_summary: str = ""
     first_of_model: tuple[str, ...] = ()
 
@@ -576,6 +612,36 @@ class Operation:
     def defaults(self) -> Mapping[str, Any]:
         """What an absent option stands for: its default, read, or None."""
         return {each.name: each.resolve(each.default) for each in self.options}
+
+    def unmet(
+        self, given: Collection[str], called: Callable[[Argument], str] = lambda argument: argument.name
+    ) -> tuple[OneOf, str] | None:
+        """Return the first of `one_of` that the inputs and options of these names do not meet, and what is wrong.
+
+        That is where there are no records, but an input for each member. `called`: what the caller knows it as.
+        """
+        for one_of in self.one_of:
+            forms = [self._form(name, called) for name in one_of.names]
+            there = [needed for _, needed, more in forms if any(each in given for each in (*needed, *more))]
+            if len(there) != 1 or not all(each in given for each in there[0]):
+                return one_of, self.required(one_of, called)
+        return None
+
+    def required(self, one_of: OneOf, called: Callable[[Argument], str] = lambda argument: argument.name) -> str:
+        """Say what is required of inputs and options where there are no records."""
+        forms = [self._form(name, called) for name in one_of.names]
+        parts = [each for form, needed, more in forms if form not in needed for each in (*needed, *more)]
+        said = exactly_one([form for form, _, _ in forms])
+        return f"{said}, which are {', '.join(parts)}" if parts else said
+
+    def _form(self, name: str, called: Callable[[Argument], str]) -> tuple[str, list[str], list[str]]:
+        """Return what an input or option is called, the names that it has to be given by, and those that it may be."""
+        given = next((each for each in self.inputs if each.name == name), None)
+        if isinstance(given, RecordsInput):
+            needed = [called(each.numbers) for each in given.members if not each.optional]
+            return f"the {name}", needed, [called(each.numbers) for each in given.members if each.optional]
+        known_as = name if given is None else called(given)
+        return known_as, [known_as], []
 
     def option(self, name: str) -> Option:
         """Return the option of that name, which it has."""

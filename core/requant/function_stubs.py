@@ -44,6 +44,7 @@ def file_of(operation: Operation, form: str, file: bytes) -> str | bytes: ...
 def function_of(operation: Operation) -> Callable[..., Any]: ...
 def signature_of(operation: Operation) -> Signature: ...
 def documentation_of(operation: Operation) -> str: ...
+def requirements_of(operation: Operation) -> list[str]: ...
 def public_name(operator: str) -> str: ...
 """
 _KINDS = {
@@ -57,6 +58,7 @@ _KINDS = {
     Kind.NUMBER_OR_TEXT: "str | float",
     Kind.TYPE: "str | Type",
     Kind.TENSOR_TYPE: "str | Type",
+    Kind.GROUP: "Mapping[str, Any]",
 }
 
 
@@ -75,6 +77,8 @@ def _annotation(operation: Operation, name: str) -> str:
 def _kind(option: Option) -> str:
     if option.choices is not None and option.choices.enumeration is not None:
         kind = f"Literal[{', '.join(repr(each) for each in map(str, option.choices.values))}]"
+        if option.kind is Kind.TEXTS:
+            kind = f"Sequence[{kind}]"
     else:
         kind = _KINDS[option.kind]
     return f"{kind} | None" if option.optional else kind

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,7 @@ from requant.arrays.elements import Array, as_array, as_stored, element_of, flat
 from requant.arrays.types import read_type
 from requant.description import (
     Elements,
+    Group,
     Kind,
     NumbersInput,
     Operation,
@@ -32,7 +34,7 @@ from requant.description import (
     TensorValue,
 )
 from requant.errors import ParameterError, TypeFitError, excerpt
-from requant.errors.names import did_you_mean, entry_named
+from requant.errors.names import did_you_mean, entry_named, not_among
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
@@ -42,6 +44,7 @@ from requant.operators.operation import operation_of
 from requant.operators.registry import OPERATORS
 from requant.plan.operands import bind
 
+_BOOLEAN = bool | np.bool_
 _REAL = int | float | np.integer | np.floating
 
 # In memory numbers are never packed.
@@ -66,15 +69,16 @@ def run_operation(
     them, without those that are absent. Raise what the operation raises, ParameterError for a value of another kind,
     and UnknownNameError for a text that is no choice. Errors about a type or an array name it.
     """
-    for records in operation.record_inputs:
-        if (fault := records.form_fault(arrays, lambda numbers: numbers.name, records.instead_of)) is not None:
-            raise ParameterError(fault)
+    if (unmet := operation.unmet({*arrays, *options})) is not None:
+        raise ParameterError(unmet[1])
     stored: dict[str, Array] = {}
     bound: dict[str, TensorType] = {}
     counts: dict[str, int] = {}
     untyped = set()
     for each in operation.tensors:
         if each.name not in arrays:
+            if each.name in types:
+                raise ParameterError(f"there is {each.type_option}, but no {each.name}")
             continue
         given = arrays[each.name]
         typed = each.name in types
@@ -111,8 +115,15 @@ def _several(given: Any) -> list[Array]:
 
 
 def _numbers(given: NumbersInput, value: ArrayLike) -> Array:
+    try:
+        # As they are: in an array of numbers, True would be 1.
+        listed = value if isinstance(value, np.ndarray) else np.array(value, object)
+    except ValueError:
+        raise ParameterError(f"{given.name} takes numbers; these are lists of several lengths") from None
+    if listed.dtype == bool or (listed.dtype == object and any(isinstance(each, _BOOLEAN) for each in listed.flat)):
+        raise ParameterError(f"{given.name} takes numbers, not booleans")
     if given.kind is Kind.NUMBER_OR_TEXT:
-        return _texts(given, value)
+        return _texts(given, listed)
     if given.kind is Kind.INTEGER:
         return _integers(given, value)
     try:
@@ -137,12 +148,12 @@ def _integers(given: NumbersInput, value: ArrayLike) -> Array:
     return integers.astype(np.int64)
 
 
-def _texts(given: NumbersInput, value: ArrayLike) -> Array:
+def _texts(given: NumbersInput, numbers: Array) -> Array:
     """Return numbers as texts that read back to them, beside those that are texts."""
-    listed = np.array(value, object)
+    listed = numbers.astype(object)
     texts = np.empty(listed.shape, object)
     for place, each in np.ndenumerate(listed):
-        if isinstance(each, bool) or not isinstance(each, str | _REAL):
+        if not isinstance(each, str | _REAL):
             raise ParameterError(f"{given.name} takes numbers, or their texts")
         texts[place] = each if isinstance(each, str) else _text(each)
     return texts
@@ -159,8 +170,17 @@ def read_option(option: Option, value: Any) -> Any:
         return read_type(value)
     if option.kind is Kind.TENSOR_TYPE:
         return _tensor_type(option, value)
+    if option.group is not None:
+        return _group(option.name, option.group, value)
+    if option.kind is Kind.TEXTS and (
+        not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value)
+    ):
+        raise ParameterError(f"{option.name} takes a list of texts")
     if option.choices is not None and option.choices.enumeration is not None:
-        return entry_named({str(each): each for each in option.choices.enumeration}, value, option.name)
+        known = {str(each): each for each in option.choices.enumeration}
+        if option.kind is Kind.TEXTS:
+            return tuple(entry_named(known, each, option.name) for each in value)
+        return entry_named(known, value, option.name)
     if option.kind in (Kind.INTEGERS, Kind.NUMBERS):
         listed = value if isinstance(value, list | tuple) else np.atleast_1d(np.asarray(value)).tolist()
         members = tuple(_number(option, each) for each in listed)
@@ -168,8 +188,6 @@ def read_option(option: Option, value: Any) -> Any:
             raise ParameterError(f"{option.name} has {len(members)} members; expected {option.length}")
         return members
     if option.kind is Kind.TEXTS:
-        if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
-            raise ParameterError(f"{option.name} takes a list of texts")
         return tuple(value)
     if option.kind in (Kind.INTEGER, Kind.NUMBER):
         return _number(option, value)
@@ -179,6 +197,19 @@ def read_option(option: Option, value: Any) -> Any:
     if not isinstance(value, expected):
         raise ParameterError(f"{option.name} is a {type(value).__name__}; expected a {expected.__name__}")
     return option.resolve(value)
+
+
+def _group(name: str, group: Group, value: Any) -> dict[str, Any]:
+    """Return those of the options that a mapping has."""
+    if not isinstance(value, Mapping):
+        raise ParameterError(f"{name} is a {type(value).__name__}; expected a mapping")
+    known = {each.name: each for each in group.options}
+    for each in value:
+        if each not in known:
+            raise ParameterError(not_among(f"member of {name}", str(each), known))
+    if missing := [each.name for each in group.options if each.required and each.name not in value]:
+        raise ParameterError(f"{name} has no {' and no '.join(missing)}")
+    return {each: read_option(replace(known[each], name=f"{name}.{each}"), given) for each, given in value.items()}
 
 
 def _tensor_type(option: Option, value: Any) -> TensorType:
@@ -240,8 +271,12 @@ def documentation_of(operation: Operation) -> str:
     for option in options_of(operation):
         said = option.words
         if option.choices is not None and option.choices.enumeration is not None:
-            said += f" One of {', '.join(option.choices.values)}."
+            said += f" {'Any' if option.kind is Kind.TEXTS else 'One'} of {', '.join(option.choices.values)}."
+        if option.group is not None:
+            said += f" Members: {', '.join(each.name for each in option.group.options)}."
         lines.append(entry(option.name, said).rstrip(": "))
+    for requirement in requirements_of(operation):
+        lines += ["", textwrap.fill(requirement, 116)]
     more = ", whose `trace` has the stages" if operation.trace is not None else ""
     if not gives_tensors(operation):
         members = ", ".join(each.name for each in operation.reply if not isinstance(each, Report))
@@ -250,6 +285,12 @@ def documentation_of(operation: Operation) -> str:
     if has_report(operation):
         lines.append(entry("return_report", f"also return the report, a dictionary{more}."))
     return "\n".join([*lines, "", textwrap.fill(f"Source: {operation.source}.", 116)])
+
+
+def requirements_of(operation: Operation) -> list[str]:
+    """Return what is required of several arguments together, each a sentence."""
+    required = map(operation.required, operation.one_of)
+    return [f"{each[:1].upper()}{each[1:]}." for each in required]
 
 
 def gives_tensors(operation: Operation) -> bool:

@@ -12,7 +12,7 @@ DESCRIBED: Mapping[str, Operation]
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 SYSTEMS: Mapping[str, Any]
 
-__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "vectors", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "lower", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
+__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "vectors", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "translate_type", "lower", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
 
 @overload
 def explain_quantize(
@@ -206,6 +206,8 @@ def derive_multiplier(
     weight_scales: Of the second operand of a product. Default: none.
     output_scales: One, or one a factor.
     scheme: The scheme to derive them by.
+
+    Exactly one of factors and the scales is required, which are input_scales, output_scales, weight_scales.
 
     Return a dictionary: scheme, results.
 
@@ -619,6 +621,45 @@ def add(
     trace: bool = ...,
     return_report: Literal[True],
 ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+def translate_type(
+    *,
+    type: str | Type | None = ...,
+    onnx: Mapping[str, Any] | None = ...,
+    onednn: Mapping[str, Any] | None = ...,
+    litert: Mapping[str, Any] | None = ...,
+    torch: Mapping[str, Any] | None = ...,
+    tosa: Mapping[str, Any] | None = ...,
+    shape: Sequence[int] | None = ...,
+    rescale_to: str | Type | None = ...,
+    systems: Sequence[Literal['mlir', 'stablehlo', 'onnx', 'onednn', 'litert', 'torch', 'tosa']] | None = ...,
+) -> dict[str, Any]:
+    """Translate a quantized type to the operands of other systems, or a system's operands to a type.
+
+    A quantized type, or a system's operands for one, and the systems to translate to.
+
+    type: MLIR text: !quant.uniform<...>, or a tensor of it.
+    onnx: x_scale and x_zero_point of DequantizeLinear, which are y_scale and y_zero_point of QuantizeLinear. Members:
+    x_type, scale_type, scale_shape, x_scale, x_zero_point, axis, block_size, output_dtype, opset.
+    onednn: Attributes and tensors of oneDNN Graph's quantizing operators. Members: data_type, scales_type, qtype, axis,
+    group_shape, scales_shape, scales, zps.
+    litert: QuantizationParameters of a LiteRT tensor. Members: type, scale, zero_point, quantized_dimension.
+    torch: Parameters of a torch tensor: of quantized_decomposed, and of an eager quantized tensor. Members: qscheme,
+    dtype, quantized_dtype, quant_min, quant_max, scale, zero_point, axis.
+    tosa: Zero points, and multipliers and shifts of a RESCALE. Zero points are numbers, not bit patterns. Members:
+    input, input_type, input_unsigned, input_zp, output_type, output_unsigned, output_zp, multiplier, shift, scale32,
+    per_channel.
+    shape: With operands: the shape of the tensor, if known.
+    rescale_to: MLIR text: the output type of TOSA's RESCALE, for multipliers and shifts.
+    systems: The systems to translate to, each at most once. Default: all. Any of mlir, stablehlo, onnx, onednn, litert,
+    torch, tosa.
+
+    Exactly one of type, onnx, onednn, litert, torch, tosa is required.
+
+    Return a dictionary: type, source, rounded, rounded_count, translations.
+
+    Source: the systems themselves (docs/translation.md).
+    """
 
 def lower(
     module: str,
@@ -1891,4 +1932,5 @@ def file_of(operation: Operation, form: str, file: bytes) -> str | bytes: ...
 def function_of(operation: Operation) -> Callable[..., Any]: ...
 def signature_of(operation: Operation) -> Signature: ...
 def documentation_of(operation: Operation) -> str: ...
+def requirements_of(operation: Operation) -> list[str]: ...
 def public_name(operator: str) -> str: ...

@@ -25,6 +25,7 @@ from requant.description import (
     Report,
     Trace,
 )
+from requant.functions import requirements_of
 from requant.operations import OPERATIONS
 from requant.operations.conversions import CONVERSIONS
 from requant.operations.explain import EXPLANATIONS
@@ -84,12 +85,21 @@ def _bounds(option: Option) -> str:
     return f"at least {option.lowest}" if lowest else f"at most {option.highest}" if highest else ""
 
 
-def _option(option: Option) -> tuple[str, ...]:
+def _options(options: Iterable[Option], of: str = "") -> Iterator[tuple[str, ...]]:
+    """Yield the rows of options, and of those of a group behind it."""
+    for option in options:
+        yield _option(option, of)
+        if option.group is not None:
+            yield from _options(option.group.options, f"{option.name}.")
+
+
+def _option(option: Option, of: str) -> tuple[str, ...]:
     kind = _TYPED.get(option.kind, option.kind.value)
     if option.length is not None:
         kind = f"{option.length} {kind}"
     if option.choices is not None and option.choices.enumeration is not None:
         kind = ", ".join(f"`{each}`" for each in option.choices.values)
+        kind = f"any of {kind}" if option.kind is Kind.TEXTS else kind
     elif bounds := _bounds(option):
         kind = f"{kind}, {bounds}"
     if option.required:
@@ -100,7 +110,7 @@ def _option(option: Option) -> tuple[str, ...]:
             if option.default in (None, ())
             else f"`{str(option.default).lower() if option.kind is Kind.BOOLEAN else option.default}`"
         )
-    return f"`{option.name}`", kind, default, option.words
+    return f"`{of}{option.name}`", kind, default, option.words
 
 
 def _part(part: Part) -> tuple[str, ...]:
@@ -129,11 +139,13 @@ def _section(operation: Operation) -> Iterator[str]:
     yield from ("", f"### {operation.title}", "", operation.summary)
     if operation.request:
         yield from ("", operation.request)
+    for requirement in requirements_of(operation):
+        yield from ("", requirement)
     name = operation.name
     faces = f"`POST /v1/{operation.path or name}`, model `{name}`, `requant.{name}()`, `requant {name}`"
     yield from ("", f"{faces}. Source: {operation.source}.")
     yield from _table("input | | required |", (row for each in operation.inputs for row in _inputs(each)))
-    yield from _table("option | | default |", map(_option, operation.options))
+    yield from _table("option | | default |", _options(operation.options))
     traced = [] if operation.trace is None else [_trace(operation.trace)]
     yield from _table("reply | always |", [*map(_part, operation.reply), *traced])
 

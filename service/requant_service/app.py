@@ -24,7 +24,6 @@ from requant_service.json_api.routes import (
     lowering,
     operators,
     tosa,
-    translation,
     vectors,
 )
 from requant_service.meta import routes as meta
@@ -59,7 +58,7 @@ class Application(_RoutedStarlette):
         topics = [convert, explain, vectors, described, tosa, operators]
         topics += [npy, forms, oip]
         routers = [*(topic.router for topic in topics), oip.shared_memory_router]
-        routers += [described.routers[Work.TEXTS], translation.router, described.routers[Work.MODULES]]
+        routers += [described.routers[Work.TEXTS], described.routers[Work.MODULES]]
         topics = [lowering, checkpoints]
         topics += [profiles, schemes, operator_catalog, meta]
         topics += [reference] if settings.docs else []

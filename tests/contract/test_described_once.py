@@ -33,6 +33,9 @@ def sentences(operation: Operation) -> Iterator[str]:
                 yield from (member.description, member.numbers.description)
     for option in operation.options:
         yield option.description
+        if option.group is not None:
+            yield from (option.group.description, option.group.reply_description)
+            yield from (each.description for each in option.group.options)
     for part in operation.reply:
         yield part.description
         if isinstance(part, Member | Report):

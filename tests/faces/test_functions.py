@@ -166,6 +166,7 @@ def test_a_function_and_a_subcommand_answer_as_the_route(
             (document := tmp_path / option).write_text(value)
             arguments.append(str(document))
         else:
+            value = json.dumps(value) if isinstance(value, dict) else value
             arguments += [f"{flag}={value}"] if not isinstance(value, list) else [flag, *map(str, value)]
     if any(each.dtype.name == "bfloat16" for each in tensors.values() if isinstance(each, np.ndarray)):
         return
@@ -252,6 +253,7 @@ X = np.array([[1, 2], [3, 4]], np.int8)
         ({"accumulator": "i33"}, requant.RequantError, "available: i32, i64"),
         ({"trace": "yes"}, requant.RequantError, "expected a bool"),
         ({"profile": "tflite"}, requant.RequantError, "did you mean litert"),
+        ({"bias_type": "i32"}, requant.RequantError, "there is bias_type, but no bias"),
         ({"lhs_type": "tensor<2xi8>"}, requant.RequantError, "the tensor that it is put on 2x2"),
     ],
 )
@@ -297,13 +299,62 @@ def test_one_scale_is_that_of_every_factor() -> None:
         ({"input_scales": [1, 2], "output_scales": [1, 2, 3]}, "there are 2 scales, and 3 of another input"),
         ({"input_scales": [1, 2], "output_scales": [1, 0]}, "a scale is above 0; this one is 0.0"),
         ({"factors": ["0.5", "half"]}, "'half' is not a number"),
-        ({"factors": [True]}, "factors takes numbers, or their texts"),
+        ({"factors": [True]}, "factors takes numbers, not booleans"),
+        ({"factors": [np.ones((2, 1)), np.ones((2, 2))]}, "lists of several lengths"),
         ({"factors": [[1], [1, 2]]}, "factors takes numbers, or their texts"),
     ],
 )
 def test_factors_are_checked(given: dict[str, Any], words: str) -> None:
     with pytest.raises(requant.RequantError, match=words):
         requant.derive_multiplier("litert", **given)
+
+
+LITERT = {"type": "INT8", "scale": [0.5]}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "exactly one of type, onnx, onednn, litert, torch, tosa is required"),
+        ({"type": "!quant.uniform<i8:f32, 0.5>", "litert": LITERT}, "exactly one of type"),
+        ({"type": "!quant.uniform<i8:f32, 0.5>", "shape": [2]}, "the shape is part of the type"),
+        ({"type": "!quant.uniform<i8:f32, 0.5>", "systems": ["onnx", "onnx"]}, "one of them twice"),
+        ({"litert": LITERT, "systems": ["onx"]}, "did you mean onnx"),
+        ({"litert": LITERT, "systems": "onnx"}, "systems takes a list of texts"),
+        ({"litert": [LITERT]}, "litert is a list; expected a mapping"),
+        ({"litert": LITERT | {"scal": [1]}}, "not a member of litert .did you mean scale"),
+        ({"litert": {"zero_point": [0]}}, "litert has no type and no scale"),
+        ({"litert": LITERT | {"scale": ["a"]}}, "litert.scale takes numbers"),
+        ({"litert": LITERT | {"zero_point": [0.5]}}, "litert.zero_point takes whole numbers"),
+        ({"litert": LITERT | {"quantized_dimension": 64}}, "litert.quantized_dimension takes numbers from 0 to 63"),
+        ({"litert": LITERT | {"type": 8}}, "litert.type is a int; expected a str"),
+        ({"litert": LITERT | {"type": "INT9"}}, "type is one of INT8"),
+        ({"tosa": {"input": "x"}}, "expected a type"),
+    ],
+)
+def test_operands_are_checked(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(requant.RequantError, match=words):
+        requant.translate_type(**given)
+
+
+def test_operands_that_are_answered_can_be_sent_back(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "tensor<2x3x!quant.uniform<u8:f32:1, {5.000000e-01:3,1.000000e-01,2.500000e-01:255}>>"
+    [torch] = requant.translate_type(type=requant.parse_type(text), systems=["torch"])["translations"]
+    back = requant.translate_type(torch=torch["torch"], shape=[2, 3], systems=())
+    assert back == {"type": text, "source": "torch", "rounded": [], "rounded_count": 0, "translations": []}
+    assert all(type(name) is str for name in torch)
+    assert (
+        main(["translate_type", "--torch", json.dumps(torch["torch"]), "--shape", "2", "3", "--systems", "torch"]) == 0
+    )
+    assert json.loads(capsys.readouterr().out) == back | {"translations": [torch]}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "5", "[" * 100_000])
+def test_a_group_on_the_command_line_is_a_json_object(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["translate_type", "--onnx", text])
+    assert ended.value.code == 2
+    assert "argument --onnx: expected a JSON object" in capsys.readouterr().err
 
 
 def test_files_of_vectors_are_those_of_the_route(
@@ -383,6 +434,37 @@ def test_files_that_are_wrong_are_named(
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["quantize", "x.npy", "--output-type", "!quant.uniform<i8:f32"], 2),
+        (["quantize", "x.npy", "--output-type", "!quant.uniform<i8:f32, 0.5>", "--profile", "tflite"], 2),
+        (["matmul", "x.npy", "x.npy", "--output-type", "i32", "--bias-type", "i32"], 2),
+        (["derive_from_range", "--minimums", "0", "--maximums", "1", "--storage", "i99", "--scheme", "litert"], 2),
+        (["derive_from_range", "--minimums", "0", "0", "--maximums", "1", "--storage", "i8", "--scheme", "litert"], 2),
+        (["quantize", "x.npy", "--output-type", "!quant.uniform<i8:f32, 0.5>"], 1),
+        (["parse_type", "x.txt"], 1),
+        (["lower", "x.txt"], 1),
+        (["compare", "x.npy", "x.npy"], 0),
+        (["compare", "x.npy", "y.npy"], 1),
+    ],
+)
+def test_exit_status(
+    arguments: list[str],
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", X)
+    np.save("y.npy", X + 1)
+    Path("x.txt").write_text("!quant.uniform<i8:f32")
+    assert main(arguments) == status
+    shown = capsys.readouterr()
+    assert (json.loads(shown.out)["equal"] == (status == 0)) if arguments[0] == "compare" else shown.err
+
+
 def test_negative_numbers_are_no_options(capsys: pytest.CaptureFixture[str]) -> None:
     ranges = ["--minimums", "-1e-3", "-.5", "-1.", "--maximums", "1", "2", "3", "--axis", "0"]
     assert main(["derive_from_range", *ranges, "--storage", "i8", "--scheme", "onnxruntime"]) == 0
@@ -433,6 +515,10 @@ def test_a_conversion_on_files_is_the_function(
         lambda: requant.quantize_blocks(np.ones(32, np.float32), "nvfp4", global_scale=10**400),
         lambda: requant.quantize_blocks(np.ones(32, np.float32), "nvfp4", global_scale=True),
         lambda: requant.derive_from_range([0.0], [1.0], "i8", "torch_observer", epsilon=10**400),
+        lambda: requant.derive_from_range(False, [1.0], "i8", "litert"),
+        lambda: requant.derive_from_range([0.0], [0.5, True], "i8", "litert"),
+        lambda: requant.derive_from_range([0.0], np.array([True]), "i8", "litert"),
+        lambda: requant.vectors("requantize", "i32", output_type="i8", multipliers=[1, True], shifts=[1, 1]),
         lambda: requant.vectors("requantize", "i32", output_type="i8", multipliers=[[1, 2], [3]], shifts=[1]),
         lambda: requant.evaluate(b"module {}"),  # type: ignore[arg-type]
         lambda: requant.evaluate("module {}", function=5),  # type: ignore[arg-type]

@@ -100,7 +100,6 @@ def _of_example(model: str, route: str, **members: Any) -> Entry:
 # Those whose members no description says, or not all of them.
 _UNDESCRIBED = (
     _of_example("vectors", "/v1/vectors", columns={"multipliers": _MULTIPLIERS}),
-    _of_example("translate_type", "/v1/types/translate"),
     _of_example("evaluate", "/v1/evaluate", several={"inputs": "input"}),
 )
 

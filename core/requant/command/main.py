@@ -19,7 +19,7 @@ from requant.command import serve
 from requant.command.checkpoint import dequantize, diff, plan, quantize, verify, work
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
 from requant.command.output import described, output_for
-from requant.errors import ParameterError, RequantError, UnknownNameError
+from requant.errors import InvalidRequestError, ParameterError, RequantError, TypeTextError, UnknownNameError
 
 _CHECKPOINT: dict[str, ModuleType] = {
     "plan": plan,
@@ -29,6 +29,8 @@ _CHECKPOINT: dict[str, ModuleType] = {
     "diff": diff,
     "work": work,
 }
+# Errors of what the command line says. What a file holds is no argument.
+_WRONG_ARGUMENTS = (UnknownNameError, ParameterError, TypeTextError, InvalidRequestError)
 _STATUS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 
@@ -70,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _STATUS[signal.Signals(stop.signal_number)]
     except RequantError as error:
         output.failed(error)
-        return WRONG_USAGE if isinstance(error, UnknownNameError | ParameterError) else FAILED
+        return WRONG_USAGE if isinstance(error, _WRONG_ARGUMENTS) else FAILED
     except BrokenPipeError:
         # Whoever read stdout has gone (`| head`). Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

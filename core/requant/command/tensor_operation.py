@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from requant.command.exit_status import DONE
+from requant.command.exit_status import DONE, FAILED
 from requant.command.output import writing_stdout
 from requant.command.tensor_files import read_tensor, write_tensors
 from requant.description import Kind, Operation, Option, TensorInput
-from requant.errors import ParameterError, StorageError, excerpt
+from requant.errors import ParameterError, StorageError, TypeTextError, excerpt
 
 if TYPE_CHECKING:
     from requant.command.output import Output
@@ -103,14 +103,29 @@ def _add_option(parser: argparse.ArgumentParser, option: Option) -> None:
         settings["type"] = _NUMBERS[option.kind]
     if option.kind in (Kind.INTEGERS, Kind.NUMBERS, Kind.TEXTS):
         settings["nargs"] = option.length or "+"
+    if option.group is not None:
+        settings |= {"type": _json_object, "metavar": "JSON"}
+        settings["help"] = f"{said} Members: {', '.join(each.name for each in option.group.options)}."
     if option.choices is not None and option.choices.enumeration is not None:
         settings["choices"] = [str(each) for each in option.choices.values]
-    metavar = None if "choices" in settings else option.kind.upper().removesuffix("S")
-    parser.add_argument(_flag(option.name), metavar=metavar, **settings)
+    settings.setdefault("metavar", None if "choices" in settings else option.kind.upper().removesuffix("S"))
+    parser.add_argument(_flag(option.name), **settings)
+
+
+def _json_object(text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError("expected a JSON object")
+    return found
 
 
 def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> int:
-    """Read the tensors, compute, write the outputs, and print the report."""
+    """Read the tensors, compute, write the outputs, and print the report. A check that has not passed is a failure, as
+    differences are to cmp and diff.
+    """
     from requant.functions import array_of, options_of, report_of, run_operation
 
     given = {name: value for name, value in vars(arguments).items() if value is not None}
@@ -118,8 +133,14 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
     numbers = {each.name: given[each.name] for each in operation.numbers if each.name in given}
     types = {each.name: given[each.type_option] for each in operation.tensors if each.type_option in given}
     options = {each.name: given[each.name] for each in options_of(operation) if each.name in given}
-    options |= {each.name: read_text(given[each.name]) for each in operation.options if each.document}
-    result = run_operation(operation, arrays | numbers, types, options)
+    documents = [each.name for each in operation.options if each.document]
+    options |= {name: read_text(given[name]) for name in documents}
+    try:
+        result = run_operation(operation, arrays | numbers, types, options)
+    except TypeTextError as error:
+        if not documents:
+            raise
+        raise StorageError(f"{excerpt(given[documents[0]])} is no type: {error.detail}") from None
     if result.file is not None:
         _write_file(given.get("output"), result.file)
         return DONE
@@ -144,7 +165,7 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
         report["trace"] = kept
     shown = as_json(report)
     output.done(json.dumps(shown), shown)
-    return DONE
+    return DONE if all(report[each.name] for each in operation.members if each.verdict) else FAILED
 
 
 def _write_file(path: Path | None, file: bytes) -> None:

@@ -142,6 +142,21 @@ class Rule:
         return self.published(int(self.codes(target)[0]))
 
 
+def rule_of(plan: Plan, text: str) -> Rule:
+    """Return the rule of a plan with one set of parameters, of whatever kind."""
+    source, target = plan.input_type.element, plan.output_type.element
+    if isinstance(source, FloatElement):
+        if isinstance(target, FloatElement) and target.width > source.width:
+            return Rule(text=text, plan=plan, source=source, parts=_floats(source, widening_formulas(plan, source)))
+        return Rule(text=text, plan=plan, source=source, parts=_floats(source, quantize_formulas(plan, source)))
+    if not isinstance(target, FloatElement):
+        return scaling_rule(plan, text)
+    stored = source.storage.element if isinstance(source, UniformQuantizedType) else source
+    if isinstance(stored, FloatElement):
+        return Rule(text=text, plan=plan, source=stored, parts=_floats(stored, widening_formulas(plan, stored)))
+    return _of_integers(text, plan, dequantize_steps(plan, target))
+
+
 def requantization(
     input_type: Type,
     output_type: Type,

@@ -21,7 +21,7 @@ from requant.errors.cancellation import checked
 from requant.formats.elements import FLOATS, IntegerElement
 from requant.formats.rounding import Rounding
 from requant.integer.accumulation import LARGEST_BIAS, Integers
-from requant.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
+from requant.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformQuantizedType, UniformType
 from requant.plan.channels import whole_blocks
 from requant.plan.compute_dtype import rounded_scales
 from requant.plan.operands import QuantizedOperand, StoredOperand, integer_operand, quantized_operand, static_shape
@@ -68,6 +68,25 @@ class OutputStage:
     granularity: Granularity
     multipliers: tuple[Multiplier, ...]
     factors: tuple[float, ...]
+
+    def of_block(self, index: int, elements: int) -> Plan:
+        """Return the plan of so many sums that all have the parameters of one block of the granularity."""
+        place = int(self.granularity.indices[1][index])
+        whole_type = self.target.tensor.element
+        assert isinstance(whole_type, UniformQuantizedType)
+        scale, zero_point = whole_type.scales[place], whole_type.zero_points[place]
+        element = UniformType(whole_type.storage, whole_type.expressed, scale, zero_point)
+        target = quantized_operand(TensorType((elements,), element), "output", _OUTPUTS, self.plan.profile)
+        if self.scheme is None:
+            factor = self.factors[index if len(self.factors) > 1 else 0]
+            return _scaled_sums(TensorType((elements,), _with_scales((factor,), 0)), target, self.plan.profile)
+        whole = (elements,)
+        granularity = common_granularity(whole, (whole, 1), (whole, 1))
+        sums = integer_operand(TensorType(whole, self.plan.input_type.element), "sums")
+        multipliers, factors = [self.multipliers[index]], [self.factors[index]]
+        return plan_scaling(
+            self.scheme, sums, target, granularity, multipliers, profile=self.plan.profile, exact=factors
+        )
 
 
 def _in_memory(output: TensorType, order: tuple[int, ...], shape: tuple[int, ...]) -> TensorType:
@@ -158,19 +177,25 @@ def _through_real(
         scales = (of_lhs[0] * of_rhs).astype(np.float64).tolist()
     if not all(0.0 < scale < float("inf") for scale in scales):
         raise ParameterError("the product of two scales is 0 or infinite in f32")
-    storage = StorageType.unbounded(IntegerElement(32), signed=True)
-    element: UniformType | UniformPerAxisType
-    if len(scales) == 1:
-        element = UniformType(storage, FLOATS["f32"], scales[0], 0)
-    else:
-        axis = len(shape) - 1
-        if shape[axis] != len(scales):
-            raise TypeFitError(f"profile {profile} requires the scales of the right operand to be along its columns")
-        element = UniformPerAxisType(storage, FLOATS["f32"], axis, tuple(scales), (0,) * len(scales))
-    rule = replace(DEQUANTIZE, storages=("i32",))
-    source = quantized_operand(TensorType(shape, element), "sums", rule, profile)
-    plan = plan_through_real(profile, source, target, constant_scales=False)
+    axis = len(shape) - 1
+    if len(scales) > 1 and shape[axis] != len(scales):
+        raise TypeFitError(f"profile {profile} requires the scales of the right operand to be along its columns")
+    plan = _scaled_sums(TensorType(shape, _with_scales(tuple(scales), axis)), target, profile)
     return OutputStage(plan, target, None, granularity, (), tuple(scales))
+
+
+def _with_scales(scales: tuple[float, ...], axis: int) -> UniformType | UniformPerAxisType:
+    """Return the type of sums with these scales: one, or several along an axis."""
+    storage = StorageType.unbounded(IntegerElement(32), signed=True)
+    if len(scales) == 1:
+        return UniformType(storage, FLOATS["f32"], scales[0], 0)
+    return UniformPerAxisType(storage, FLOATS["f32"], axis, scales, (0,) * len(scales))
+
+
+def _scaled_sums(sums: TensorType, target: QuantizedOperand, profile: str) -> Plan:
+    """Plan sums with scales to the output, by way of real numbers."""
+    source = quantized_operand(sums, "sums", replace(DEQUANTIZE, storages=("i32",)), profile)
+    return plan_through_real(profile, source, target, constant_scales=False)
 
 
 Array = NDArray[Any]

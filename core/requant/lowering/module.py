@@ -43,8 +43,10 @@ from requant.mlir.printer import decimal_text
 _STRING = r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"'
 _MARK = re.compile(_STRING + r'|//[^\n]*+|"|[\[({<]|->|>=|[\])}>]')
 
-# How many times as long a module may be with its aliases written out.
+# How many times as long as the longest module one may be with its aliases written out. Where modules have any length,
+# as long as itself, or as a short one.
 _WRITTEN_OUT = 8
+_SHORT = 1 << 20
 
 
 class _LiteralElement(AttrParser._TensorLiteralElement):
@@ -98,7 +100,7 @@ class Reader(Parser):
         self._constant_elements = 0
         self._start = 0
         self._first_uses: dict[str, int] = {}
-        self._aliases = self.attribute_aliases = _Aliases(_WRITTEN_OUT * limits.characters)
+        self._aliases = self.attribute_aliases = _Aliases(_WRITTEN_OUT * min(limits.characters, max(len(text), _SHORT)))
 
     def _parse_alias_def(self) -> None:
         start, written, known = self.pos, self._aliases.written, len(self._aliases)

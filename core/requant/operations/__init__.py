@@ -15,6 +15,7 @@ from requant.operations.multipliers import DERIVE_MULTIPLIER
 from requant.operations.parameters import DERIVE_FROM_RANGE, DERIVE_FROM_TENSOR
 from requant.operations.parse_type import PARSE_TYPE
 from requant.operations.products import CONV2D, MATMUL
+from requant.operations.translate_type import TRANSLATE_TYPE
 
 OPERATIONS: Mapping[str, Operation] = {
     each.name: each
@@ -31,6 +32,7 @@ OPERATIONS: Mapping[str, Operation] = {
         CONV2D,
         ADD,
         PARSE_TYPE,
+        TRANSLATE_TYPE,
         LOWER,
     )
 }

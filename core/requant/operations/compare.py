@@ -119,7 +119,7 @@ COMPARE = Operation(
     ),
     reply=(
         *ERROR_MEASURES,
-        Member(name="equal", kind=Kind.BOOLEAN, description="Whether every element matches."),
+        Member(name="equal", kind=Kind.BOOLEAN, description="Whether every element matches.", verdict=True),
         Member(name="elements"),
         Member(name="mismatches"),
         Member(

@@ -14,6 +14,7 @@ from requant.description import (
     Kind,
     Member,
     NumbersInput,
+    OneOf,
     Operation,
     OperationCall,
     Option,
@@ -139,7 +140,6 @@ DERIVE_MULTIPLIER = Operation(
                 ),
                 _scales("output", f"The scale of the output. {_SCALE}", "One, or one a factor.", example="0.25"),
             ),
-            instead_of="factors",
         ),
     ),
     options=(
@@ -151,6 +151,7 @@ DERIVE_MULTIPLIER = Operation(
             read=scheme_named,
         ),
     ),
+    one_of=(OneOf(names=("factors", "scales"), code="factors_form"),),
     reply=(
         Member(name="scheme", kind=Kind.TEXT),
         Records(

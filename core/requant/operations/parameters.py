@@ -33,7 +33,6 @@ from requant.description import (
 )
 from requant.errors import (
     InvalidRequestError,
-    LimitError,
     PreconditionError,
     RequantError,
     TypeFitError,
@@ -278,10 +277,7 @@ def _granularity_of_ranges(call: OperationCall, count: int) -> Granularity:
         if len(shape) != len(block_sizes or ()):
             detail = f"there are {len(block_sizes or ())} block_sizes for {len(shape)} dimensions of shape"
             raise _wrong("/block_sizes", "missing" if block_sizes is None else "wrong_length", detail)
-        limit = call.limits.rank
-        if len(shape) > limit:
-            detail = f"the shape has rank {len(shape)}; at most {limit} is served"
-            raise LimitError(detail, limit=limit, pointer="/shape")
+        call.limits.check_rank(len(shape), "/shape")
         blocks = PerBlock(shape, block_sizes)
         if blocks.count != count:
             detail = f"there are {count} minimums; the shape has {prod(blocks.scale_shape)} blocks"

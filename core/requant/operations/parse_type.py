@@ -48,7 +48,7 @@ def _plan(call: OperationCall) -> PlannedWork:
 
 def _checks(parsed: Type) -> list[dict[str, Any]]:
     return [
-        {"name": name, "passes": reason is None} | ({} if reason is None else {"reason": reason})
+        {"name": str(name), "passes": reason is None} | ({} if reason is None else {"reason": reason})
         for name, reason in check_type(parsed).items()
     ]
 

@@ -20,6 +20,9 @@ from requant.mlir.types import TensorType, Type
 
 _BYTES_OF_ELEMENT = 16
 
+ZERO_POINT_PER_SCALE = "One zero point per scale. Default: zeros."
+"""What an operand says of zero points that may be absent."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:

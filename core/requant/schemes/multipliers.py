@@ -66,11 +66,13 @@ def _scale(text: str, name: str) -> float:
 def _derived(factor: float, scheme: Scheme) -> DerivedMultiplier:
     derived = scheme.derive(factor)
     value = scheme.represented(derived)
-    error = value / Fraction(factor) - 1 if factor else Fraction(0)
+    # value / factor - 1 as a quotient of integers, which is rounded once, and quicker than as a fraction.
+    numerator, denominator = factor.as_integer_ratio()
+    asked = numerator * value.denominator
+    difference = value.numerator * denominator - asked
+    error = difference / asked if factor and difference else 0.0
     fraction = f"{value.numerator}/{value.denominator}"
-    return DerivedMultiplier(
-        derived.multiplier, derived.shift, _decimal_text(value), fraction, repr(factor), float(error)
-    )
+    return DerivedMultiplier(derived.multiplier, derived.shift, _decimal_text(value), fraction, repr(factor), error)
 
 
 def _decimal_text(value: Fraction) -> str:

@@ -242,7 +242,8 @@ class Scheme:
     def represented(self, multiplier: Multiplier) -> Fraction:
         """The exact real value that a multiplier and shift stand for."""
         used = multiplier if self.reduced is None else self.reduced(multiplier)
-        return Fraction(used.multiplier) / Fraction(2) ** self.right_shift(used.shift)
+        shift = self.right_shift(used.shift)
+        return Fraction(used.multiplier << max(-shift, 0), 1 << max(shift, 0))
 
     def _represents(self, multiplier: Multiplier, factor: float) -> bool:
         """Return whether a multiplier and shift stand for exactly that: n / d = m * 2^-s, multiplied out."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from requant.description import Choices
 from requant.errors import ParameterError, TypeFitError, UnsupportedError
 from requant.formats.elements import FLOATS
+from requant.mlir.parser import MAXIMUM_RANK
 from requant.mlir.types import UniformPerAxisType, UniformSubChannelType
+from requant.translation import operand
 from requant.translation.translation import (
     Read,
     Subject,
@@ -97,6 +100,21 @@ def _read(operands: dict[str, Any], shape: tuple[int, ...] | None) -> Read:
     return check_shape(Subject(uniform(storage, _F32, axis, scales, zeros), shape)), rounded
 
 
+_OPERANDS = operand.group(
+    "Litert",
+    "LiteRT",
+    "QuantizationParameters of a LiteRT tensor.",
+    "parameters",
+    operand.named(
+        "type",
+        Choices("LitertTensorType", tuple(TENSOR_TYPES.values()), "LiteRT's types of quantized tensors."),
+        "The tensor's type.",
+    ),
+    operand.scales("scale"),
+    operand.zero_points("zero_point"),
+    operand.integer("quantized_dimension", "The dimension that several scales go along.", 0, 0, MAXIMUM_RANK - 1),
+)
+
 TRANSLATION = SystemTranslation(
     name="litert",
     summary="QuantizationParameters of a tensor: type, scale, zero_point, quantized_dimension.",
@@ -109,4 +127,5 @@ TRANSLATION = SystemTranslation(
     ),
     write=_write,
     read=_read,
+    operands=_OPERANDS,
 )

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from requant.description import Choices
 from requant.errors import TypeFitError, UnsupportedError
 from requant.formats.elements import FLOATS
 from requant.mlir.types import UniformPerAxisType, UniformSubChannelType, UniformType
-from requant.operators.onednn.attributes import F8, INT32
+from requant.operators.onednn.attributes import F8, GROUPED, INT32, ZPS
+from requant.translation import operand
 from requant.translation.translation import (
     Read,
     Subject,
@@ -38,7 +40,6 @@ _NAME = "oneDNN"
 _BYTES, _NIBBLES = ("i8", "ui8"), ("i4", "ui4")
 STORED = (*_BYTES, *_NIBBLES, *F8)
 EXPRESSED = ("f32", "f16", "bf16")
-QTYPES = ("per_tensor", "per_channel", "per_group")
 
 
 def takers(stored: str, expressed: str, qtype: str) -> list[str]:
@@ -88,8 +89,8 @@ def _read(operands: dict[str, Any], shape: tuple[int, ...] | None) -> Read:
     if held not in EXPRESSED:
         raise UnsupportedError(f"scales_type is one of {', '.join(EXPRESSED)}", pointer="/scales_type")
     qtype = operands.get("qtype", "per_tensor")
-    if qtype not in QTYPES:
-        raise UnsupportedError(f"qtype is one of {', '.join(QTYPES)}", pointer="/qtype")
+    if qtype not in GROUPED.values:
+        raise UnsupportedError(f"qtype is one of {', '.join(GROUPED.values)}", pointer="/qtype")
     stored = operands["data_type"]
     if not takers(stored, held, qtype):
         raise UnsupportedError(f"{stored} is per tensor or per channel, with scales of f32", pointer="/data_type")
@@ -130,6 +131,30 @@ def _read_groups(
     return Subject(blocked(storage, expressed, groups, counts, scales, zeros, "/zps"), shape)
 
 
+_OPERANDS = operand.group(
+    "Onednn",
+    "oneDNN",
+    "Attributes and tensors of oneDNN Graph's quantizing operators.",
+    "operands",
+    operand.named(
+        "data_type",
+        Choices("OnednnStoredType", STORED, "The stored types of oneDNN Graph."),
+        "The data type of stored numbers, as MLIR writes it.",
+    ),
+    operand.named(
+        "scales_type",
+        Choices("OnednnRealType", EXPRESSED, "The types of oneDNN Graph's scales."),
+        "The data type of scales. Default: f32.",
+        default="f32",
+    ),
+    operand.named("qtype", GROUPED, "Default: per_tensor.", default="per_tensor"),
+    operand.axis(1, "Default: 1."),
+    operand.shape("group_shape", "per_group: the size of a group along each dimension.", lowest=1),
+    operand.shape("scales_shape", "per_group: how many groups along each dimension."),
+    operand.scales("scales", "Scales in row-major order."),
+    operand.integers(ZPS.name, ZPS.description),
+)
+
 TRANSLATION = SystemTranslation(
     name="onednn",
     summary="qtype, axis, group_shape, scales and zps of oneDNN Graph's quantizing operators.",
@@ -141,4 +166,5 @@ TRANSLATION = SystemTranslation(
     ),
     write=_write,
     read=_read,
+    operands=_OPERANDS,
 )

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from requant.description import Choices
 from requant.errors import ParameterError, TypeFitError, UnsupportedError
 from requant.formats.elements import FLOATS
 from requant.mlir.types import UniformPerAxisType, UniformSubChannelType
 from requant.operators.onnx.operands import LAST_OPSET, SINCE_OPSET, TENSOR_PROTO
+from requant.translation import operand
 from requant.translation.translation import (
     Read,
     Subject,
@@ -92,10 +94,9 @@ def _check_opset(operands: dict[str, Any], name: str, needed: int, what: str) ->
 def _check_counts(operands: dict[str, Any], shape: tuple[int, ...], axis: int, block: int) -> None:
     """Raise TypeFitError unless scales have the rank of x, its dimensions, and ceil(D / block) along the axis."""
     expected = [-(-size // block) if index == axis else size for index, size in enumerate(shape)]
-    if operands["scale_shape"] != expected:
-        raise TypeFitError(
-            f"scale_shape is {operands['scale_shape']}; the blocks of x require {expected}", pointer="/scale_shape"
-        )
+    stated = list(operands["scale_shape"])
+    if stated != expected:
+        raise TypeFitError(f"scale_shape is {stated}; the blocks of x require {expected}", pointer="/scale_shape")
 
 
 def _read(operands: dict[str, Any], shape: tuple[int, ...] | None) -> Read:
@@ -139,6 +140,31 @@ def _read(operands: dict[str, Any], shape: tuple[int, ...] | None) -> Read:
     return Subject(element, shape), rounded
 
 
+_OPERANDS = operand.group(
+    "Onnx",
+    "ONNX",
+    "x_scale and x_zero_point of DequantizeLinear, which are y_scale and y_zero_point of QuantizeLinear.",
+    "operands",
+    operand.named(
+        "x_type",
+        Choices("OnnxStoredType", tuple(STORED), "The stored types of ONNX's quantization operators."),
+        "The element type of x and its zero points, as MLIR writes it.",
+    ),
+    operand.named(
+        "scale_type",
+        Choices("OnnxRealType", tuple(EXPRESSED), "The types of ONNX's scales."),
+        "The element type of scales. Default: f32.",
+        default="f32",
+    ),
+    operand.shape("scale_shape", "The shape of scales and zero points. Absent: rank 0.", default=()),
+    operand.scales("x_scale", "Scales in row-major order."),
+    operand.zero_points("x_zero_point"),
+    operand.axis(1, "Default: 1."),
+    operand.integer("block_size", "Elements of a block along the axis.", 0, 0),
+    operand.integer("output_dtype", "The type of y by its number in TensorProto. Absent: that of scales.", 0, 0, 255),
+    operand.integer("opset", "An opset that must support all operands.", None, 0, operand.INT32 - 1),
+)
+
 TRANSLATION = SystemTranslation(
     name="onnx",
     summary="x_scale and x_zero_point of QuantizeLinear and DequantizeLinear, with axis and block_size.",
@@ -150,4 +176,5 @@ TRANSLATION = SystemTranslation(
     ),
     write=_write,
     read=_read,
+    operands=_OPERANDS,
 )

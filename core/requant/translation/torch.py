@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from requant.description import Choices
 from requant.errors import ParameterError, TypeFitError, UnsupportedError
 from requant.formats.elements import FLOATS, IntegerElement
 from requant.mlir.types import StorageType, UniformPerAxisType, UniformSubChannelType
+from requant.translation import operand
 from requant.translation.translation import (
     Read,
     Subject,
@@ -114,6 +116,36 @@ def _read(operands: dict[str, Any], shape: tuple[int, ...] | None) -> Read:
     return check_shape(Subject(uniform(storage, _F32, axis, scales, zeros), shape)), rounded
 
 
+_OPERANDS = operand.group(
+    "Torch",
+    "torch",
+    "Parameters of a torch tensor: of quantized_decomposed, and of an eager quantized tensor.",
+    "parameters",
+    operand.named(
+        "qscheme",
+        Choices("TorchQscheme", QSCHEMES, "torch's qschemes."),
+        "Default: per_tensor_affine.",
+        default="per_tensor_affine",
+    ),
+    operand.named(
+        "dtype",
+        Choices("TorchStoredType", tuple(DTYPES), "The stored types of torch's quantized_decomposed."),
+        "The stored dtype of quantized_decomposed.",
+        optional=True,
+    ),
+    operand.named(
+        "quantized_dtype",
+        Choices("TorchQuantizedType", tuple(QUANTIZED_DTYPES), "torch's dtypes of eager quantized tensors."),
+        "The dtype of an eager quantized tensor.",
+        optional=True,
+    ),
+    operand.integer("quant_min", "Absent: the lowest of dtype."),
+    operand.integer("quant_max", "Absent: the highest of dtype."),
+    operand.scales("scale"),
+    operand.zero_points("zero_point"),
+    operand.axis(0, "per_channel_affine only."),
+)
+
 TRANSLATION = SystemTranslation(
     name="torch",
     summary="qscheme, dtype, quant_min, quant_max, scale, zero_point and axis.",
@@ -125,4 +157,5 @@ TRANSLATION = SystemTranslation(
     ),
     write=_write,
     read=_read,
+    operands=_OPERANDS,
 )

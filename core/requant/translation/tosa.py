@@ -12,12 +12,15 @@ from math import isfinite
 from typing import Any
 
 from requant.convert.requantize import RescaleSide, check_signs
+from requant.description import Choices, Kind, Option
 from requant.errors import ParameterError, RequantError, TypeFitError, UnsupportedError
 from requant.errors.cancellation import checked
 from requant.formats.elements import IntegerElement
 from requant.mlir.types import UniformPerAxisType, UniformSubChannelType
 from requant.mlir.verifier import scale_fault
+from requant.operators.tosa.rescale import SCALE32
 from requant.schemes import Multiplier, scheme_named
+from requant.translation import operand
 from requant.translation.translation import (
     Read,
     Rounding,
@@ -184,6 +187,35 @@ def _read(operands: dict[str, Any], shape: tuple[int, ...] | None) -> Read:
     return check_shape(Subject(element, shape)), tuple(rounded)
 
 
+def _operands_of_side(side: str) -> tuple[Option, ...]:
+    """Return the operands that RESCALE has for its input, and for its output."""
+    return (
+        operand.named(f"{side}_type", _ELEMENT, f"The element type of the {side}.", optional=True),
+        operand.flag(f"{side}_unsigned", "Whether its bits are unsigned numbers.", default=False),
+        operand.integer(f"{side}_zp", default=0),
+    )
+
+
+_ELEMENT = Choices("TosaStoredType", ELEMENTS, "The element types of RESCALE.")
+_OPERANDS = operand.group(
+    "Tosa",
+    "TOSA",
+    "Zero points, and multipliers and shifts of a RESCALE. Zero points are numbers, not bit patterns.",
+    "operands",
+    Option(
+        name="input",
+        kind=Kind.TYPE,
+        description="Only in requests: the MLIR type that is rescaled.",
+        optional=True,
+    ),
+    *_operands_of_side("input"),
+    *_operands_of_side("output"),
+    operand.integers("multiplier", "One, or one for each index of the last dimension."),
+    operand.integers("shift", "Right shifts, as many."),
+    SCALE32,
+    operand.flag("per_channel", "Whether there is one for each index of the last dimension.", default=False),
+)
+
 TRANSLATION = SystemTranslation(
     name="tosa",
     summary="Zero points, and the multipliers and shifts of a RESCALE from one type to another.",
@@ -196,4 +228,5 @@ TRANSLATION = SystemTranslation(
     ),
     write=_write,
     read=_read,
+    operands=_OPERANDS,
 )

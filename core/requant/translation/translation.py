@@ -9,6 +9,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
+from requant.description import Group
 from requant.errors import ParameterError, TypeFitError, UnsupportedError, excerpt
 from requant.errors.cancellation import checked
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
@@ -64,7 +65,7 @@ class TranslationResult:
 
     @property
     def exact(self) -> bool:
-        """Whether the operands express everything in the type."""
+        """Whether no scale was rounded, and nothing else was lost."""
         return self.written is not None and not self.written.rounded and not self.written.losses
 
 
@@ -132,8 +133,8 @@ Read = tuple[Subject, tuple[Rounding, ...]]
 class SystemTranslation:
     """A system: how it holds parameters, and both ways. `write` raises UnsupportedError for what it cannot hold.
 
-    `read` takes operands by their names, absent ones left out, and the shape where it is known. It raises errors whose
-    pointers are into the operands.
+    `operands`: those that it has, for systems that hold more than the text of a type. `read` takes them by their names,
+    absent ones left out, and the shape where it is known. It raises errors whose pointers are into the operands.
     """
 
     name: str
@@ -142,6 +143,7 @@ class SystemTranslation:
     write: Callable[[Subject], Written]
     read: Callable[[dict[str, Any], tuple[int, ...] | None], Read]
     notes: tuple[str, ...] = field(default=())
+    operands: Group | None = None
 
 
 def subject_of(type_: Type) -> Subject:

@@ -165,6 +165,8 @@ _MAX_TEXTS = 16
 _KEY = b'"data"'
 _OPENING = re.compile(rb'"data"[ \t\n\r]*:[ \t\n\r]*"')
 _SECRET = secrets.token_hex(16)
+# Made once: `json.loads` makes one in each call, which takes as long as reading a small document.
+_WRITTEN = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 
 
 class JsonDocument:
@@ -188,7 +190,7 @@ class JsonDocument:
 
     @cached_property
     def _written(self) -> Any:
-        return json.loads(self.text, parse_float=str, parse_int=str, parse_constant=str)
+        return _WRITTEN.decode(self.text.decode())
 
     def number_text(self, value: float | str, field: str) -> str:
         """Return the number in a field, `factors/3`, as it was written, as a JSON number or as a text.

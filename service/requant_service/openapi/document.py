@@ -24,10 +24,10 @@ from requant.errors import (
     RequantError,
     UnavailableError,
 )
+from requant.operations import OPERATIONS
 from requant.operators.registry import OPERATORS
 from requant.profiles import PROFILES
 from requant.schemes import SCHEMES
-from requant.translation import litert, onednn, onnx, torch, tosa
 from requant_service.http.models import COMPONENT, Problem
 from requant_service.http.openapi_operation import PROBLEM, PROBLEM_REPLIES, REQUEST_MODELS, SCHEMAS, problems
 from requant_service.http.problems import problem_document
@@ -80,7 +80,7 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     components["BiasSchemeName"] = _described(BIAS_RULES, "The rules that derive the scale of a bias and quantize it.")
     components["FakeQuantizeSchemeName"] = _described(FAKE_QUANTIZE_SCHEMES, "The fake quantizations.")
     components.update(_operator_choices())
-    components.update(_translation_names())
+    components.update(_group_choices())
     _drop_validation_errors(made)
     _drop_made_up_titles(made)
     _describe_tokens(made)
@@ -109,19 +109,11 @@ def _operator_choices() -> dict[str, Any]:
     return listed
 
 
-def _translation_names() -> dict[str, Any]:
-    """Return the enums of the operands that types are translated to."""
-    return {
-        "OnnxStoredType": _names(onnx.STORED, "The stored types of ONNX's quantization operators."),
-        "OnnxRealType": _names(onnx.EXPRESSED, "The types of ONNX's scales."),
-        "OnednnStoredType": _names(onednn.STORED, "The stored types of oneDNN Graph."),
-        "OnednnRealType": _names(onednn.EXPRESSED, "The types of oneDNN Graph's scales."),
-        "LitertTensorType": _names(litert.TENSOR_TYPES.values(), "LiteRT's types of quantized tensors."),
-        "TorchQscheme": _names(torch.QSCHEMES, "torch's qschemes."),
-        "TorchStoredType": _names(torch.DTYPES, "The stored types of torch's quantized_decomposed."),
-        "TorchQuantizedType": _names(torch.QUANTIZED_DTYPES, "torch's dtypes of eager quantized tensors."),
-        "TosaStoredType": _names(tosa.ELEMENTS, "The element types of RESCALE."),
-    }
+def _group_choices() -> dict[str, Any]:
+    """Return the enums of the members of groups that have only some texts."""
+    groups = [each.group for operation in OPERATIONS.values() for each in operation.options if each.group is not None]
+    listed = [each.choices for group in groups for each in group.options if each.choices is not None]
+    return {each.name: _names(each.values, each.description) for each in listed}
 
 
 def _names(names: Any, description: str) -> dict[str, Any]:

@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
 from requant.description import Limits, ModuleLimits, Operation, OperationCall, PlannedWork
-from requant.errors import LimitError, TypeFitError, UnsupportedError, default_pointer, pointers_for_sides
+from requant.errors import (
+    InvalidRequestError,
+    LimitError,
+    TypeFitError,
+    UnsupportedError,
+    default_pointer,
+    pointers_for_sides,
+)
 from requant.mlir.types import TensorType
 from requant_service.runtime.settings import Settings
 
@@ -20,7 +27,7 @@ def limits_of(settings: Settings) -> Limits:
         evaluation_bytes=settings.max_evaluation_bytes,
         evaluation_products=settings.max_evaluation_products,
     )
-    return Limits(rank=settings.max_rank, passes=settings.max_passes, module=module)
+    return Limits(rank=settings.max_rank, factors=settings.max_factors, passes=settings.max_passes, module=module)
 
 
 def plan_operation(
@@ -35,8 +42,13 @@ def plan_operation(
         named["output"] = places["output"]
     # What a profile does not take, and no type or option is to blame for, is about the profile.
     about_profile = default_pointer("/profile", UnsupportedError) if operation.has_option("profile") else nullcontext()
-    with about_profile, pointers_for_sides(**named):
-        work = operation.plan(call)
+    try:
+        with about_profile, pointers_for_sides(**named):
+            work = operation.plan(call)
+    except InvalidRequestError as error:
+        if any(not fault.pointer for fault in error.faults):
+            error.detail = f"the body: {error.detail}"
+        raise
     if work.traced and work.sums > settings.max_traced:
         limit = settings.max_traced
         check_size(work.sums, 0, settings)

@@ -16,6 +16,7 @@ import pytest
 from requant.command.checkpoint.work import place_in_job_array
 from requant.command.exit_status import DONE, FAILED, WRONG_USAGE
 from requant.command.main import main
+from tests.support.model_directory import make_model
 
 _F32, _Q8_0 = 0, 8
 _VECTORS = ["vectors", "--operation", "quantize", "--input-type", "f32", "--profile", "onnx", "--count", "8"]
@@ -109,6 +110,13 @@ def test_options_without_effect_are_wrong_usage(tmp_path: Path, source: str, opt
     with pytest.raises(SystemExit) as ended:
         checkpoint("quantize", tmp_path / source, tmp_path / "out", "--scheme", "Q8_0", *options)
     assert ended.value.code == WRONG_USAGE
+
+
+@pytest.mark.parametrize("name", ["model.gguf", "model.onnx"])
+def test_a_directory_is_none_of_these_files_whatever_its_name(tmp_path: Path, name: str) -> None:
+    source = make_model(tmp_path / name)
+    for given in (source, f"{source}/"):
+        assert checkpoint("plan", given, "--scheme", "W8A8", "--targets", "Linear") == DONE
 
 
 def test_a_gguf_file_is_dequantized_to_a_type_that_is_named(gguf: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from requant.description import ModuleLimits
+from requant.description import NO_LIMITS, ModuleLimits
 from requant.errors import DeadlineError, LimitError, ModuleTextError
 from requant.errors.cancellation import cancellation_check
 from requant.lowering.module import read_module
@@ -175,10 +175,11 @@ def test_reading_and_lowering_can_be_cancelled() -> None:
 
 
 @pytest.mark.parametrize("sign", ["!", "#"])
-def test_aliases_that_double(sign: str) -> None:
+@pytest.mark.parametrize("limits", [ModuleLimits(), NO_LIMITS.module], ids=["limits", "no limits"])
+def test_aliases_that_double(sign: str, limits: ModuleLimits) -> None:
     first, twice = ("tuple<i8>", "tuple<{0}, {0}>") if sign == "!" else ("[1]", "[{0}, {0}]")
     lines = [f"{sign}a0 = {first}"]
-    lines += [f"{sign}a{index + 1} = {twice.format(f'{sign}a{index}')}" for index in range(60)]
-    used = "(!a60)" if sign == "!" else "() attributes {x = #a60}"
+    lines += [f"{sign}a{index + 1} = {twice.format(f'{sign}a{index}')}" for index in range(40)]
+    used = "(!a40)" if sign == "!" else "() attributes {x = #a40}"
     with pytest.raises(LimitError, match="with its aliases written out"):
-        read_module("\n".join([*lines, f"func.func private @f{used}"]))
+        read_module("\n".join([*lines, f"func.func private @f{used}"]), limits)

@@ -126,8 +126,13 @@ def test_a_burst_is_answered_in_order(server: Server) -> None:
 
 
 def test_a_probe_is_answered_beside_bursts(server: Server) -> None:
-    """100 connections send 240 KB of requests each, and read nothing."""
+    """100 connections send 240 KB of requests each, and read nothing. One that reads shows how busy the machine is."""
     burst = GET * (240_000 // len(GET))
+    began = time.monotonic()
+    with server.connect() as connection:
+        connection.sendall(burst + GET.replace(b"Host", b"Connection: close\r\nHost"))
+        all_of(connection)
+    alone = time.monotonic() - began
     attackers = [server.connect() for _ in range(100)]
     try:
         for attacker in attackers:
@@ -138,7 +143,7 @@ def test_a_probe_is_answered_beside_bursts(server: Server) -> None:
             with server.connect() as probe:
                 probe.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert probe.recv(100).startswith(b"HTTP/1.1 200 ")
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < max(5, 5 * alone)
     finally:
         for attacker in attackers:
             attacker.close()

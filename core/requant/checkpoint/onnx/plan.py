@@ -125,10 +125,18 @@ def plan_onnx(source: Store, name: str, output: str, form: WeightForm, *, ignore
     `ignore`: names of nodes or of weights, or `re:` and a regular expression. All external data, and what is not small
     of the data in the model file itself, go to one file, `<output>.data`.
 
-    Raises UnsupportedError where the package onnx is not installed; CheckpointError for a file that is no ONNX model,
-    external data that are not in the directory or not of the size of their tensor, a model without a weight that can be
-    quantized, and DequantizeLinear for an opset below 21; and what the store raises.
+    Raises UnsupportedError where the package onnx is not installed; CheckpointError for a file that is no ONNX model, a
+    name of one that is not UTF-8, external data that are not in the directory or not of the size of their tensor, a
+    model without a weight that can be quantized, and DequantizeLinear for an opset below 21; and what the store raises.
     """
+    for each in (name, output):
+        try:
+            each.encode()
+        except UnicodeEncodeError:
+            detail = (
+                f"the name '{excerpt(each)}' is not UTF-8, as the names of files in an ONNX model are: choose another"
+            )
+            raise CheckpointError(detail, file=each) from None
     file = file_named(source, name)
     files = TensorFiles(source, name)
     model = parse_model(read_skeleton(source, file), name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -55,7 +55,8 @@ def run_file_plan(
     threads: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> RunReport:
-    """Write the files of a plan. The model appears last: until then nothing can be loaded.
+    """Write the files of a plan. The model appears last: until then nothing can be loaded. If it never does, what lies
+    beside it is removed.
 
     Raises before anything is written DestinationError where one of the files is there already or another process
     writes it, StorageError where they do not fit or cannot be begun, ParameterError for less than one thread; while it
@@ -80,9 +81,16 @@ def run_file_plan(
         writers = {name: begun.enter_context(destination.create(name, size)) for name, size in plan.sizes.items()}
         # Another run may have finished before they were locked.
         _check_absent(destination, plan.sizes)
-        for name, size in reversed(plan.sizes.items()):
-            output = Output(name, size, partial(stages, name), writers[name])
-            write_outputs([output], destination, counter, files.append, threads)
+        try:
+            for name, size in reversed(plan.sizes.items()):
+                output = Output(name, size, partial(stages, name), writers[name])
+                write_outputs([output], destination, counter, files.append, threads)
+        except BaseException:
+            with suppress(StorageError):
+                if destination.find(plan.output) is None:
+                    for file in files:
+                        destination.remove(file.name)
+            raise
     return RunReport(tuple(files), (), counter.state.bytes_read, counter.state.bytes_written, ())
 
 

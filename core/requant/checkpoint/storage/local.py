@@ -206,11 +206,7 @@ class LocalStore(Store):
 
     def _begun(self, path: str, name: str, size: int) -> LocalWriter:
         with self._folder(name, make=True) as (folder, last):
-            with suppress(FileNotFoundError):
-                mode = os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode
-                if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
-                    what = "directory" if stat.S_ISDIR(mode) else "FIFO, a socket or a device"
-                    raise DestinationError(f"{path} is a {what}: remove it, or choose another name", file=name)
+            _check_replaceable(folder, last, path, name)
             return LocalWriter(path, name, size, folder, lambda: self._folder(name))
 
     def get(self, name: str, max_bytes: int = MAX_BYTES_OF_SMALL_FILE) -> bytes | None:
@@ -231,13 +227,15 @@ class LocalStore(Store):
         all.
 
         Again where another process has removed the folder or the unfinished file: a worker that finishes a destination
-        removes what all of them have recorded.
+        removes what all of them have recorded. Raises DestinationError where what has its name is neither a file nor a
+        link.
         """
         with storage_errors("write", self._path(name), file=name):
             return _repeated(lambda: self._put(name, data, only_if_absent=only_if_absent))
 
     def _put(self, name: str, data: bytes, *, only_if_absent: bool) -> bool:
         with self._folder(name, make=True) as (folder, last):
+            _check_replaceable(folder, last, self._path(name), name)
             part = f"{last}.{os.getpid()}-{next(_numbers)}{PART}"
             try:
                 descriptor = os.open(part, _CREATE, 0o666, dir_fd=folder)
@@ -375,6 +373,15 @@ class LocalStore(Store):
         if make:
             self._paths.make_directory(self.url)
         return self._paths.open(self.url, FOLDER)
+
+
+def _check_replaceable(folder: int, last: str, path: str, name: str) -> None:
+    """Raise DestinationError for what is neither a file nor a link. path, name: of it, for the message."""
+    with suppress(FileNotFoundError):
+        mode = os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+            what = "directory" if stat.S_ISDIR(mode) else "FIFO, a socket or a device"
+            raise DestinationError(f"{path} is a {what}: remove it, or choose another name", file=name)
 
 
 def _can_be_encoded(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import PurePath
@@ -31,8 +32,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def is_single_file(arguments: argparse.Namespace) -> bool:
-    """Return whether the source is such a file, by its name. Refuse options that are not for what it is."""
-    kind = PurePath(arguments.source).suffix.lower()
+    """Return whether the source is such a file, by its name, and no directory. Refuse options that are not for what it
+    is.
+    """
+    source: str = arguments.source
+    is_directory = source.endswith("/") or os.path.isdir(os.path.expanduser(source))
+    kind = "" if is_directory else PurePath(source).suffix.lower()
     if kind != _ONNX:
         options.refuse_given(arguments, ("block_size", "symmetric"), "is only for ONNX models")
     if kind not in (_GGUF, _ONNX):

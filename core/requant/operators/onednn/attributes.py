@@ -22,17 +22,18 @@ QTYPE = Attribute(
     default=_PER_TENSOR,
     choices=Choices("OnednnQtype", (_PER_TENSOR, _PER_CHANNEL), "Granularity of oneDNN's parameters."),
 )
+GROUPED = Choices(
+    "OnednnGroupedQtype",
+    (_PER_TENSOR, _PER_CHANNEL, _PER_GROUP),
+    "Granularity of DynamicDequantize's parameters.",
+)
 GROUP_QTYPE = Attribute(
     name="qtype",
     kind=Kind.TEXT,
     description="Granularity: one scale for the tensor, one per index of the axis, or one per group. Default: "
     "per_tensor.",
     default=_PER_TENSOR,
-    choices=Choices(
-        "OnednnGroupedQtype",
-        (_PER_TENSOR, _PER_CHANNEL, _PER_GROUP),
-        "Granularity of DynamicDequantize's parameters.",
-    ),
+    choices=GROUPED,
 )
 AXIS = Attribute(
     name="axis",

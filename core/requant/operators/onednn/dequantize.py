@@ -16,6 +16,7 @@ from requant.description import Array, Kind, TensorValue
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.mlir.types import TensorType
 from requant.operators.description import (
+    ZERO_POINT_PER_SCALE,
     Attribute,
     Operand,
     Operator,
@@ -132,7 +133,7 @@ DYNAMIC_DEQUANTIZE = Operator(
         ),
         Operand(
             name="zps",
-            description="One zero point per scale. Default: zeros.",
+            description=ZERO_POINT_PER_SCALE,
             types={"i8": 1, "ui8": 1, "i32": 1, "ui4": 1, "i4": 1},
             optional=True,
         ),

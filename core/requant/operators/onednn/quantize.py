@@ -15,6 +15,7 @@ from requant.description import Array, Choices, Kind, TensorValue
 from requant.errors import TypeFitError
 from requant.mlir.types import TensorType
 from requant.operators.description import (
+    ZERO_POINT_PER_SCALE,
     Attribute,
     Operand,
     Operator,
@@ -120,7 +121,7 @@ DYNAMIC_QUANTIZE = Operator(
         Operand(name="scales", description="Rank 1: one, or one per channel.", types={"f32": 1}),
         Operand(
             name="zps",
-            description="One zero point per scale. Default: zeros.",
+            description=ZERO_POINT_PER_SCALE,
             types={"i8": 1, "ui8": 1, "i32": 1},
             optional=True,
         ),

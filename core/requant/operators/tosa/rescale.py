@@ -94,6 +94,7 @@ def _flag(name: str, description: str, *, default: bool = False) -> Attribute:
     return Attribute(name=name, kind=Kind.BOOLEAN, description=description, default=default)
 
 
+SCALE32 = _flag("scale32", "Whether multipliers have 32 bits; else 16.", default=True)
 _ONE = "One element, of the type of the {side}; of an unsigned one the signed bit pattern."
 
 RESCALE = Operator(
@@ -134,7 +135,7 @@ RESCALE = Operator(
         ),
     ),
     attributes=(
-        _flag("scale32", "Whether multipliers have 32 bits; else 16.", default=True),
+        SCALE32,
         Attribute(
             name="rounding_mode",
             kind=Kind.TEXT,

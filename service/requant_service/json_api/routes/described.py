@@ -53,7 +53,8 @@ from requant_service.operations.described import (
     plan_operation,
     weight,
 )
-from requant_service.operations.types import CHARACTERS_PER_SCALE, read_tensor_type, read_type
+from requant_service.operations.options import read_value
+from requant_service.operations.types import CHARACTERS_PER_SCALE, read_tensor_type
 from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import require_ready, runtime
 from requant_service.runtime.settings import Settings
@@ -87,8 +88,6 @@ class _Exchange:
         """Each tensor by the name that the operation has for it, with its path in the request."""
         self._names: dict[str, list[str]] = {}
         """The names of the tensors that were sent for each input."""
-        self._members: dict[str, tuple[str, str]] = {}
-        """The list of records, and the member of one, that the numbers of an input were sent in."""
         for each in operation.tensors:
             self._names[each.name] = self._take(each)
         self._listed = [
@@ -128,18 +127,14 @@ class _Exchange:
 
     @property
     def key(self) -> Hashable:
-        """What tells apart the plans of requests: all but the elements. None for a request that is not worth a look, or
-        that has a number as an option that is read as it is written: what pydantic made of 0 and -0 is equal.
+        """What tells apart the plans of requests: all but the elements, or where there are none, the body. None for a
+        request that is not worth a look.
         """
         if len(self._body) > _MAX_KEPT_BYTES or self._number_count > _MAX_KEPT_NUMBERS:
             return None
-        sent = self._request.model_fields_set
-        options: dict[str, Any] = {}
-        for each in self._operation.options:
-            if each.name in sent:
-                options[each.name] = getattr(self._request, each.name)
-                if each.kind is Kind.NUMBER_OR_TEXT and not isinstance(options[each.name], str):
-                    return None
+        if not self._operation.tensors:
+            return self._operation.name, bytes(self._body.body)
+        options = [(each.name, value) for each, value in self._sent_options()]
         types = [(name, tensor.type) for name, (_, tensor) in self._tensors.items()]
         numbers = [(name, each.tolist()) for name, each in self._numbers.items()]
         # As text, in which 0.0 and -0.0 differ.
@@ -208,25 +203,24 @@ class _Exchange:
                     for each, path in zip(numbers, paths, strict=True)
                 ]
             found[member.numbers.name] = np.array(numbers, object)
-            self._members[member.numbers.name] = (given.name, member.name)
         return found
 
     def _options(self) -> dict[str, Any]:
         """Return the value of each option, read."""
-        sent = [each for each in self._operation.options if each.name in self._request.model_fields_set]
-        read = {each.name: self._option(each, getattr(self._request, each.name)) for each in sent}
+        read = {each.name: self._option(each, value) for each, value in self._sent_options()}
         return {**self._operation.defaults, **read}
+
+    def _sent_options(self) -> Iterator[tuple[Option, Any]]:
+        """Yield the options that were sent, with their values: the text of one that is read as it is written."""
+        for each in self._operation.options:
+            if each.name in self._request.model_fields_set:
+                value = getattr(self._request, each.name)
+                yield each, self._body.number_text(value, each.name) if each.kind is Kind.NUMBER_OR_TEXT else value
 
     def _option(self, option: Option, value: Any) -> Any:
         place = f"/{option.name}"
-        if option.kind is Kind.TYPE:
-            return read_type(value, self._settings.max_type_bytes, place)
-        if option.kind is Kind.TENSOR_TYPE:
-            return read_tensor_type(value, self._settings, place)
-        if option.kind is Kind.NUMBER_OR_TEXT:
-            value = self._body.number_text(value, option.name)
         with default_pointer(place):
-            return option.resolve(tuple(value) if isinstance(value, list) else value)
+            return read_value(option, value, self._settings, place)
 
     @contextmanager
     def _at_paths(self) -> Iterator[None]:
@@ -239,10 +233,15 @@ class _Exchange:
             steps = (error.pointer or "").split("/")
             if (name := "_".join(steps[1:3])) in self._tensors and len(steps) > 2:
                 error.pointer = "/".join(["", self._tensors[name][0], *steps[3:]])
-            elif len(steps) > 2 and steps[1] in self._members:
-                records, member = self._members[steps[1]]
-                error.pointer = "/".join(["", records, steps[2], member])
+            elif len(steps) > 2 and (member := self._members.get(steps[1])):
+                error.pointer = "/".join(["", member[0], steps[2], member[1]])
             raise
+
+    @property
+    def _members(self) -> dict[str, tuple[str, str]]:
+        """The list of records, and the member of one, that the numbers of an input were sent in."""
+        lists = [each for each in self._listed if isinstance(each, RecordsInput)]
+        return {member.numbers.name: (each.name, member.name) for each in lists for member in each.members}
 
     def planned_answer(self) -> Response:
         """Plan the call and reply: of texts, where all of it is one piece of work."""
@@ -293,6 +292,9 @@ class _Exchange:
                 case NumbersOutput() if part.name in result.numbers:
                     yield members, [json_text(part.name) + b":" + _numbers_text(part, result.numbers[part.name])]
                     members = {}
+                case Member() if part.repeated and part.name in result.report:
+                    yield members, [json_text(part.name) + b":" + records_text(result.report[part.name])]
+                    members = {}
                 case Member() if part.in_json and part.name in result.report:
                     value = result.report[part.name]
                     members[part.name] = repr(value) if part.kind is Kind.DECIMAL else value
@@ -329,7 +331,7 @@ def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
         parsed, body = await receive_json(request, model, running)
         exchange = _Exchange(operation, parsed, body, running.settings)
         if operation.work is Work.TEXTS:
-            return await running.executor.run_text(exchange.characters, exchange.planned_answer)
+            return await running.executor.run_text(operation.readings * len(body), exchange.planned_answer)
         if operation.work is Work.MODULES:
             return await running.executor.run_module(exchange.planned_answer)
         key = exchange.key

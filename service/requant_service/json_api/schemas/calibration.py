@@ -12,7 +12,8 @@ from pydantic import create_model
 
 from requant.operations import parameters
 from requant_service.http.models import ReplyModel, RequestModel
-from requant_service.json_api.schemas.described import option_field, part_fields
+from requant_service.json_api.schemas.described import part_fields
+from requant_service.operations.options import option_field
 
 _OPTIONS = (
     *parameters.RANGE_OPTIONS,

@@ -13,7 +13,8 @@ from requant.profiles import Operation
 from requant.schemes import Multiplier
 from requant_service.http.models import ABSENT, Int32, Int64, RequestModel
 from requant_service.json_api.schemas.calibration import DerivedParameters, QuantizeCalibration
-from requant_service.json_api.schemas.described import option_field, reply_model, report_model, request_fields
+from requant_service.json_api.schemas.described import reply_model, report_model, request_fields
+from requant_service.operations.options import option_field
 from requant_service.runtime.settings import MAX_ENTRIES
 
 Report: Any = report_model(REPORT)

@@ -10,14 +10,13 @@ from pydantic import FailFast, Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from requant.description import (
-    LARGEST_INTEGER,
     Input,
     Kind,
     Member,
     NumbersInput,
     NumbersOutput,
+    OneOf,
     Operation,
-    Option,
     Part,
     RecordMember,
     Records,
@@ -25,6 +24,7 @@ from requant.description import (
     Report,
     TensorOutput,
     Trace,
+    exactly_one,
 )
 from requant_service.http.models import (
     ABSENT,
@@ -34,15 +34,12 @@ from requant_service.http.models import (
     Numbers,
     ReplyModel,
     RequestModel,
-    component,
 )
 from requant_service.json_api.schemas.tensors import OutputTensor, Tensor
-from requant_service.runtime.settings import MAX_ENTRIES
+from requant_service.operations.options import group_reply_model, option_field
 
 MAX_TENSORS = 256
 """In the place of an input that takes several."""
-
-_BITS_32 = range(-(2**31), 2**31)
 
 
 def stem(operation: Operation) -> str:
@@ -54,49 +51,6 @@ def operation_id(operation: Operation) -> str:
     """Return the operationId of an operation's route: conv2d."""
     name = stem(operation)
     return name[:1].lower() + name[1:]
-
-
-def _integer(option: Option) -> Any:
-    kind: Any = Int32 if option.lowest in _BITS_32 and option.highest in _BITS_32 else Int64
-    if (option.lowest, option.highest) == (-LARGEST_INTEGER - 1, LARGEST_INTEGER):
-        return kind
-    return Annotated[kind, Field(ge=option.lowest, le=option.highest)]
-
-
-def _kind(option: Option) -> Any:
-    integer: Any = _integer(option)
-    size = Field(min_length=option.length, max_length=option.length or option.max_length or MAX_ENTRIES)
-    number: Any = Annotated[float, Field(allow_inf_nan=False)]
-    match option.kind:
-        case Kind.BOOLEAN:
-            return bool
-        case Kind.INTEGER:
-            return integer
-        case Kind.NUMBER:
-            return number
-        case Kind.INTEGERS:
-            return Annotated[list[integer], FailFast(), size]
-        case Kind.NUMBERS:
-            return Annotated[list[number], FailFast(), size]
-        case Kind.TEXTS:
-            return Annotated[list[str], FailFast(), size]
-        case Kind.NUMBER_OR_TEXT:
-            return NumberOrText
-        case Kind.TEXT | Kind.TYPE | Kind.TENSOR_TYPE:
-            return Annotated[str, Field(max_length=option.max_length)]
-
-
-def option_field(option: Option) -> Any:
-    """Return the field of an option in the model of a request."""
-    default: Any = ... if option.required else ABSENT if option.default is None else option.default
-    description = option.description or None
-    if (choices := option.choices) is None:
-        examples: list[Any] | None = list(option.examples) or None
-        return (_kind(option), Field(default=default, description=description, examples=examples))
-    if choices.enumeration is not None:
-        return (choices.enumeration, Field(default=default, strict=False, description=description))
-    said = option.description or f"Default: {option.default}."
-    return (Annotated[str, component(choices.name, said)], default)
 
 
 def _input_fields(given: Input) -> dict[str, Any]:
@@ -139,15 +93,19 @@ def _record_field(member: RecordMember) -> Any:
     return (kind, Field(default=default, description=member.description or None, examples=examples))
 
 
-def _one_form(first: str, second: str) -> Any:
-    """Return a validator of a request that has exactly one of two members."""
+def _validators(operation: Operation) -> dict[str, Any]:
+    """Return the validators of what several members of a request have to be together."""
+    several = [each for each in operation.tensors if each.several]
+    one_of = [OneOf(names=(each.name, each.several), code=f"{each.name}_form") for each in several]
+    one_of += operation.one_of
 
     def check(request: RequestModel) -> RequestModel:
-        if len(request.model_fields_set & {first, second}) != 1:
-            raise PydanticCustomError(f"{first}_form", f"exactly one of {first} and {second} is required")
+        for each in one_of:
+            if len(request.model_fields_set.intersection(each.names)) != 1:
+                raise PydanticCustomError(each.code, exactly_one(each.names))
         return request
 
-    return model_validator(mode="after")(check)
+    return {"together": model_validator(mode="after")(check)} if one_of else {}
 
 
 def _request_title(operation: Operation) -> str:
@@ -165,19 +123,11 @@ def request_fields(operation: Operation) -> dict[str, Any]:
 @cache
 def request_model(operation: Operation) -> type[RequestModel]:
     """Return the model of a request."""
-    forms = {
-        f"one_form_of_{each.name}": _one_form(each.name, each.several) for each in operation.tensors if each.several
-    }
-    forms |= {
-        f"one_form_of_{each.name}": _one_form(each.instead_of, each.name)
-        for each in operation.record_inputs
-        if each.instead_of
-    }
     return create_model(
         _request_title(operation),
         __base__=RequestModel,
         __doc__=operation.request,
-        __validators__=forms,
+        __validators__=_validators(operation),
         **request_fields(operation),
     )
 
@@ -208,7 +158,7 @@ def _group_model(title: str, description: str, members: tuple[Member, ...]) -> t
 
 
 def _member_field(member: Member) -> Any:
-    kind: Any = _MEMBER_KINDS[member.kind]
+    kind: Any = _MEMBER_KINDS[member.kind] if member.group is None else group_reply_model(member.group)
     if member.members:
         kind = _group_model(member.title, member.group_description, member.members)
     if kind is Int64 and member.bits == 32:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import FailFast, Field
 
+from requant.operators.tosa.rescale import SCALE32
 from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant_service.http.models import Int32, ReplyModel, RequestModel
 from requant_service.json_api.schemas.tensors import OutputTensor, Tensor
@@ -34,7 +35,7 @@ class RescaleRequest(RequestModel):
     )
     input_zp: Int32 = Field(default=0, ge=-(2**31), le=2**31 - 1, description=_ZERO_POINT)
     output_zp: Int32 = Field(default=0, ge=-(2**31), le=2**31 - 1, description=_ZERO_POINT)
-    scale32: bool = Field(default=True, description="Whether multipliers have 32 bits; else 16.")
+    scale32: bool = Field(default=True, description=SCALE32.description)
     rounding_mode: RescaleRounding = Field(
         default=RescaleRounding.SINGLE_ROUND,
         strict=False,

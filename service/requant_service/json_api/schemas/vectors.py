@@ -9,7 +9,8 @@ from pydantic import AfterValidator, FailFast, Field, create_model
 from requant.operations.vectors import VECTORS, VectorsCall
 from requant_service.http.models import RequestModel
 from requant_service.json_api.schemas.conversions import MultiplierPair, as_multiplier
-from requant_service.json_api.schemas.described import option_field, reply_model
+from requant_service.json_api.schemas.described import reply_model
+from requant_service.operations.options import option_field
 
 [_MULTIPLIERS] = VECTORS.record_inputs
 _FIELDS: dict[str, Any] = {each.name: option_field(each) for each in VECTORS.options}

@@ -25,6 +25,7 @@ class StatusCode(IntEnum):
     NOT_FOUND = 5
     PERMISSION_DENIED = 7
     RESOURCE_EXHAUSTED = 8
+    ABORTED = 10
     UNIMPLEMENTED = 12
     INTERNAL = 13
     UNAVAILABLE = 14
@@ -47,8 +48,10 @@ _STATUS_CODES: Mapping[int, StatusCode] = {
     404: StatusCode.NOT_FOUND,
     405: StatusCode.UNIMPLEMENTED,
     408: StatusCode.DEADLINE_EXCEEDED,
+    409: StatusCode.ABORTED,
     413: StatusCode.RESOURCE_EXHAUSTED,
     415: StatusCode.INVALID_ARGUMENT,
+    421: StatusCode.PERMISSION_DENIED,
     422: StatusCode.INVALID_ARGUMENT,
     431: StatusCode.RESOURCE_EXHAUSTED,
     500: StatusCode.INTERNAL,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from requant.description import (
     Argument,
     Elements,
+    Group,
     Kind,
     Member,
     NumbersInput,
@@ -37,7 +39,9 @@ from requant.description import (
 from requant.errors import (
     InvalidRequestError,
     LimitError,
+    MalformedRequestError,
     ParameterError,
+    RequantError,
     TypeFitError,
     default_pointer,
     pointers_for_sides,
@@ -47,7 +51,8 @@ from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
 from requant.plan.operands import static_shape
 from requant.plan.plan import Packing, check_dense_bytes, dense_width, pack, unpack
-from requant_service.http.responses import json_text
+from requant_service.http.json_body import bytes_for_objects, read_json, tokens_of
+from requant_service.http.responses import json_text, records_text
 from requant_service.oip import parameters as oip
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES, REALS, STORED, Datatype
@@ -64,6 +69,7 @@ from requant_service.oip.tensors import (
     reals_output,
 )
 from requant_service.operations.described import check_factors, common_type, limits_of, plan_operation, weight
+from requant_service.operations.options import group_model, group_value
 from requant_service.operations.types import read_tensor_type
 from requant_service.runtime.settings import MAX_ENTRIES
 
@@ -93,7 +99,7 @@ def _name(tensor: Argument | TensorOutput | NumbersOutput) -> str:
 
 
 def parameter_of(option: Option) -> Parameter:
-    """Return an option as the parameter of a model."""
+    """Return an option as the parameter of a model. A group is JSON as text, as a list is."""
     said, default = option.model_description or option.words, option.default
     if option.kind in _LISTS:
         said += " A JSON list as text."
@@ -105,7 +111,7 @@ def parameter_of(option: Option) -> Parameter:
         description=option.model_description or said,
         default=default if default is None or isinstance(default, bool | int | float) else str(default),
         optional=option.optional,
-        choices=() if option.choices is None else option.choices.values,
+        choices=() if option.choices is None or option.kind in _LISTS else option.choices.values,
         lowest=option.lowest,
         highest=option.highest,
         may_be_number=option.kind is Kind.NUMBER_OR_TEXT,
@@ -122,11 +128,37 @@ def _list(call: Call, option: Option) -> tuple[Any, ...]:
     if option.length not in (None, len(members)):
         detail = f"expected {option.length} integers; there are {len(members)}"
         raise InvalidRequestError.of_field(place, "wrong_length", detail)
+    # A list of numbers that is too long is one that fits no tensor, which the operation says.
+    if option.kind is Kind.TEXTS and option.max_length is not None and len(members) > option.max_length:
+        detail = f"a list has more than {option.max_length} entries"
+        raise LimitError(detail, limit=option.max_length, pointer=place)
     for index, member in enumerate(members):
         if option.kind is Kind.INTEGERS and not option.lowest <= member <= option.highest:
             detail = f"member {index} is not from {option.lowest} to {option.highest}"
             raise InvalidRequestError.of_field(place, "out_of_range", detail)
+        if (fault := option.choice_fault(member)) is not None:
+            raise InvalidRequestError.of_field(place, "enum", f"member {index} is {fault}")
+    if option.choices is not None and option.choices.enumeration is not None:
+        return tuple(map(option.choices.enumeration, members))
     return tuple(members)
+
+
+def _group(call: Call, name: str, group: Group) -> dict[str, Any]:
+    """Return a group of options, which a parameter has as the JSON object of the route."""
+    place = pointer_to(name)
+    try:
+        given = read_json(call.text(name).encode("utf-8", "surrogatepass"), group_model(group), call.settings)
+    except MalformedRequestError:
+        raise InvalidRequestError.of_field(place, "json", "expected a JSON object as text") from None
+    except RequantError as error:
+        error.pointer = place
+        if isinstance(error, InvalidRequestError):
+            error.faults = tuple(
+                replace(fault, pointer=place, detail=f"{fault.pointer}: {fault.detail}") for fault in error.faults
+            )
+        raise
+    with default_pointer(place):
+        return group_value(group, given, call.settings, f"/{name}")
 
 
 def option_value(call: Call, option: Option) -> Any:
@@ -139,23 +171,30 @@ def option_value(call: Call, option: Option) -> Any:
         return read_tensor_type(call.text(option.name), call.settings, pointer_to(option.name))
     if option.kind in _LISTS:
         return _list(call, option)
+    if option.group is not None:
+        return _group(call, option.name, option.group)
     if option.choices is not None and option.choices.enumeration is not None:
         return call.choice(option.name, option.choices.enumeration)
     with default_pointer(pointer_to(option.name)):
         return option.resolve(call.parameters[option.name])
 
 
+def _check_forms(call: Call, operation: Operation) -> None:
+    """Raise InvalidRequestError for inputs and parameters of which not exactly one is there."""
+    given = {*call.inputs, *(name for name, value in call.parameters.items() if value is not None)}
+    if (unmet := operation.unmet(given, _name)) is not None:
+        one_of, fault = unmet
+        if any(operation.has_option(name) for name in one_of.names):
+            raise InvalidRequestError.of_field("", one_of.code, fault, message=f"the body: {fault}")
+        raise InvalidRequestError.of_field("/inputs", one_of.code, fault)
+
+
 def _check_numbers(call: Call, operation: Operation) -> None:
-    """Raise InvalidRequestError for records whose inputs are not all there, or beside what they are in the place of,
-    and LimitError for too many numbers that are read as exactly as they are written.
-    """
+    """Raise LimitError for too many numbers that are read as exactly as they are written."""
     sizes = {name: tensor.data.size for name, tensor in call.inputs.items()}
     for given in operation.inputs:
         match given:
-            case RecordsInput() if given.instead_of:
-                [other] = (_name(each) for each in operation.numbers if each.name == given.instead_of)
-                if (fault := given.form_fault(sizes, _name, other)) is not None:
-                    raise InvalidRequestError.of_field("/inputs", f"{given.instead_of}_form", fault)
+            case RecordsInput():
                 count = max(sizes.get(_name(each.numbers), 0) for each in given.members)
                 check_factors(count, given.name, call.settings, f"/{given.name}")
             case NumbersInput(kind=Kind.NUMBER_OR_TEXT):
@@ -206,10 +245,31 @@ class _ModelCall:
         self._dense = operation.has_option("packing") and call.choice("packing", Packing) is Packing.DENSE
 
     def plan(self) -> Job:
-        """Plan the call, and check that its tensors are what the plan takes."""
+        """Plan the call. One on texts is planned where it is run, since reading them is most of it."""
+        call, operation = self._call, self._operation
+        if operation.work is Work.TEXTS:
+            characters = call.characters
+            byte_count = _BYTES_OF_CHARACTER * characters + sum(self._bytes_of_groups())
+            return Job(lambda: self._run(self._planned()), byte_count, operation.readings * characters, Work.TEXTS)
+        work = self._planned()
+        byte_count = sum(tensor.data.nbytes for tensor in call.inputs.values())
+        if work.characters:
+            return Job(lambda: self._run(work), work.byte_count, work.characters, Work.TEXTS)
+        return Job(lambda: self._run(work), work.byte_count, weight(work, byte_count, call.settings), operation.work)
+
+    def _bytes_of_groups(self) -> Iterator[int]:
+        """Yield how much memory each group takes that is read from its text."""
+        for each in self._operation.options:
+            if each.group is not None and self._call.has(each.name):
+                text = self._call.text(each.name).encode("utf-8", "surrogatepass")
+                yield bytes_for_objects(text, tokens_of(text), self._call.settings.max_json_tokens)
+
+    def _planned(self) -> PlannedWork:
+        """Return the planned work, whose tensors are what the plan takes."""
         call, operation = self._call, self._operation
         with self._pointing():
             types = {each.name: self._type(each) for each in self._inputs}
+            _check_forms(call, operation)
             _check_numbers(call, operation)
             call_of_operation = OperationCall(
                 types,
@@ -225,13 +285,7 @@ class _ModelCall:
         for each in self._inputs:
             for name in self._names[each.name]:
                 self._check_kept(each, name, work.operands[name])
-        if operation.work is Work.TEXTS:
-            characters = call.characters
-            return Job(lambda: self._run(work), _BYTES_OF_CHARACTER * characters, characters, Work.TEXTS)
-        byte_count = sum(tensor.data.nbytes for tensor in call.inputs.values())
-        if work.characters:
-            return Job(lambda: self._run(work), work.byte_count, work.characters, Work.TEXTS)
-        return Job(lambda: self._run(work), work.byte_count, weight(work, byte_count, call.settings), operation.work)
+        return work
 
     def _pointing(self) -> AbstractContextManager[None]:
         """Point at the inputs and parameters of the request instead of the arguments of the operation."""
@@ -309,7 +363,9 @@ class _ModelCall:
                     for member, value in _flat_members(part, result.report[part.name]):
                         if member.columns:
                             outputs.append(_rows(member, value))
-                        elif member.repeated or member.kind is Kind.TEXTS:
+                        elif member.repeated or member.group is not None:
+                            parameters[member.name] = records_text(value).decode()
+                        elif member.kind is Kind.TEXTS:
                             parameters[member.name] = _text(value)
                         else:
                             parameters[member.name] = value

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 
 from requant.errors import UnknownNameError, excerpt
 from requant.errors.names import entry_named
-from requant.operations.modules import LOWER
 from requant_service.oip.models.conversions import DEQUANTIZE, QUANTIZE, REQUANTIZE
 from requant_service.oip.models.described import OPERATION_MODELS
 from requant_service.oip.models.explanations import EXPLAIN_DEQUANTIZE, EXPLAIN_QUANTIZE, EXPLAIN_REQUANTIZE
 from requant_service.oip.models.model import Model
 from requant_service.oip.models.modules import EVALUATE
 from requant_service.oip.models.operators import OPERATOR_MODELS
-from requant_service.oip.models.types import TRANSLATE_TYPE
 from requant_service.oip.models.vectors import VECTORS_MODEL
 
 _OPERATIONS = (
@@ -24,10 +22,7 @@ _OPERATIONS = (
     EXPLAIN_DEQUANTIZE,
     EXPLAIN_REQUANTIZE,
     VECTORS_MODEL,
-    *(each for each in OPERATION_MODELS.values() if each.name != LOWER.name),
-    # In the order in which clients have the list of models.
-    TRANSLATE_TYPE,
-    OPERATION_MODELS[LOWER.name],
+    *OPERATION_MODELS.values(),
     EVALUATE,
 )
 MODELS: Mapping[str, Model] = {**{model.name: model for model in _OPERATIONS}, **OPERATOR_MODELS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import ExitStack
 from pathlib import Path
@@ -338,6 +339,33 @@ def test_what_cannot_be_begun_is_refused_before_the_work(tmp_path: Path, name: s
             quantize(tmp_path, single(), progress=seen.append)
         assert {*os.listdir(tmp_path)} == before
     assert not seen
+
+
+def test_a_model_that_cannot_have_its_name_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = os.rename
+
+    def renamed(before: str, after: str, **folders: int) -> None:
+        if after == "q.onnx":
+            raise OSError(errno.ENOSPC, "no space")
+        rename(before, after, **folders)
+
+    monkeypatch.setattr(os, "rename", renamed)
+    with pytest.raises(StorageError, match="the disk is full"):
+        quantize(tmp_path, single())
+    assert os.listdir(tmp_path) == ["m.onnx"]
+
+
+def test_the_data_of_a_model_that_has_its_name_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names in the directory cannot be made durable, but the model may be loaded."""
+
+    def synced(_: int) -> None:
+        if (tmp_path / "q.onnx").exists():
+            raise OSError(errno.EIO, "error")
+
+    monkeypatch.setattr("requant.checkpoint.storage.local_writer.sync_directory", synced)
+    with pytest.raises(StorageError, match="input/output error"):
+        quantize(tmp_path, single())
+    assert {*os.listdir(tmp_path)} == {"m.onnx", "q.onnx", "q.onnx.data"}
 
 
 @pytest.mark.parametrize("name", ["q.onnx", "q.onnx.data"])

@@ -125,6 +125,14 @@ def test_a_key_of_external_data_twice_is_refused(tmp_path: Path) -> None:
         plan_onnx(LocalStore(tmp_path), "m.onnx", "q.onnx", form_named("MatMulNBits4"))
 
 
+@pytest.mark.parametrize("names", [("m\udcff.onnx", "q.onnx"), ("m.onnx", "q\udcff.onnx")])
+def test_names_of_files_that_are_not_utf_8_are_refused(tmp_path: Path, names: tuple[str, str]) -> None:
+    """They would be locations of external data, which are texts of protobuf."""
+    models.save(product(models.tensor("w", WEIGHT)), tmp_path / names[0])
+    with pytest.raises(CheckpointError, match=r"\\udcff\.onnx' is not UTF-8"):
+        plan_onnx(LocalStore(tmp_path), *names, form_named("MatMulNBits4"))
+
+
 # A graph with a field of wire type 3, which protobuf has given up.
 _GROUP = b"\x3a\x05" + b"\x0b" * 5
 

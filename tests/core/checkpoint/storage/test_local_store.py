@@ -126,6 +126,8 @@ def test_only_a_file_or_a_link_is_replaced(tmp_path: Path) -> None:
         with pytest.raises(DestinationError, match=f"{name} is {what}: remove it, or choose another name") as refused:
             store.create(name, 1)
         assert refused.value.file == name
+        with pytest.raises(DestinationError, match=f"{name} is {what}: remove it, or choose another name"):
+            store.put(name, b"1")
     assert sorted(os.listdir(tmp_path)) == ["folder", "link", "pipe", "x"]
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     with store.create("link", 1) as writer:

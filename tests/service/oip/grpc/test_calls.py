@@ -10,10 +10,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from requant.errors import RequantError
 from requant_service.http2 import frames
 from requant_service.http2.frames import ErrorCode, FrameType, frame, rst_stream, window_update
 from requant_service.oip.grpc import inference_pb2 as pb
-from requant_service.oip.grpc.statuses import StatusCode
+from requant_service.oip.grpc.statuses import StatusCode, failure_of
 from tests.conftest import Server
 from tests.support.http2_client import Answer, Http2Client, call_of, data, head_of, headers, opening, prefixed
 from tests.support.inference_messages import SERVICE, outputs_of, request_of
@@ -37,6 +38,14 @@ def outputs(answered: bytes | bytearray) -> list[int]:
     assert len(answered) == 5 + int.from_bytes(answered[1:5], "big")
     found: list[int] = outputs_of(reply)["y"].tolist()
     return found
+
+
+def test_every_class_of_error_has_a_status() -> None:
+    classes = [RequantError]
+    for each in classes:
+        classes += each.__subclasses__()
+    codes = {each.status: failure_of(RequantError("wrong"), "an-id", each.status).code for each in classes}
+    assert (codes[409], codes[421]) == (StatusCode.ABORTED, StatusCode.PERMISSION_DENIED)
 
 
 def test_a_call_in_one_byte_frames(client: Http2Client) -> None:

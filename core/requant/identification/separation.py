@@ -1,0 +1,196 @@
+"""What to try next: inputs on which candidates differ, or the proof that there are none.
+
+Candidates become rules of single numbers, for one channel at a time: a conversion is one, and a product is one of its
+sums. A rule that is proven to be a staircase is known by its thresholds, so that two rules which agree at the
+thresholds of both agree everywhere; others are compared at these numbers only, and nothing is claimed of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from requant.description import Array
+from requant.equivalence.rules import Part, Rule, rule_of
+from requant.equivalence.staircases import staircase
+from requant.errors import RequantError
+from requant.identification.candidates import options_for
+from requant.identification.observed_call import Candidate, ObservedCall
+from requant.integer.product import ProductPlan
+from requant.mlir.types import TensorType, Type, UniformPerAxisType, UniformSubChannelType
+from requant.plan.plan import Plan
+
+MAX_INPUTS = 16
+"""At most so many inputs are proposed."""
+# A tensor so large that none of its elements is among the last ones, which some systems convert otherwise.
+_ELEMENTS = 1 << 40
+# Around these, rules without a proof are compared too.
+_STRIDE = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """An input that tells candidates apart: of which call and channel, as the plan takes it, and what each class of
+    candidates gives, as it is stored.
+    """
+
+    call: int
+    channel: int
+    value: Array
+    outcomes: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """Candidates in `classes`, by their places, that no input told apart. `proven`: those of one class are the same for
+    every input. `probes`: as few inputs as tell the classes apart.
+    """
+
+    classes: tuple[tuple[int, ...], ...]
+    proven: bool
+    probes: tuple[Probe, ...]
+
+
+def channel_count(call: ObservedCall) -> int:
+    """Return how many channels of a call have parameters of their own."""
+    types: list[Type | None] = [*call.types.values(), call.options.get("output_type")]
+    counts = [len(getattr(_element(each), "scales", (0,))) for each in types]
+    return max(counts, default=1)
+
+
+def _element(type_: Type | None) -> Type | None:
+    return type_.element if isinstance(type_, TensorType) else type_
+
+
+def rules_of(call: ObservedCall, candidates: Sequence[Candidate], channel: int) -> list[Rule] | None:
+    """Return the rule of each candidate for one channel of a call, or None where there are none of single numbers."""
+    rules = []
+    for candidate in candidates:
+        plan = _plan(call, candidate, channel)
+        if plan is None:
+            return None
+        rules.append(rule_of(plan, ", ".join(f"{name} {value}" for name, value in candidate)))
+    return rules
+
+
+def _plan(call: ObservedCall, candidate: Candidate, channel: int) -> Plan | None:
+    if set(call.types) == {"input"}:
+        narrowed = _of_channel(call, channel)
+        plan = None if narrowed is None else narrowed.planned(options_for(candidate, call)).plan
+        return plan if isinstance(plan, Plan) else None
+    plan = call.planned(options_for(candidate, call)).plan
+    if isinstance(plan, ProductPlan) and plan.stage is not None:
+        blocks = plan.stage.granularity.count
+        return plan.stage.of_block(min(channel, blocks - 1), _ELEMENTS)
+    return None
+
+
+def _of_channel(call: ObservedCall, channel: int) -> ObservedCall | None:
+    """Return a conversion of many elements that have the parameters of one channel, which stay along an axis."""
+    source, target = call.types["input"].element, _element(call.options.get("output_type"))
+    if any(isinstance(each, UniformSubChannelType) for each in (source, target)):
+        return None
+    shape = (1, _ELEMENTS)
+    options = dict(call.options)
+    if target is not None:
+        options["output_type"] = _one_channel(target, channel)
+    return replace(call, types={"input": TensorType(shape, _one_channel(source, channel))}, options=options)
+
+
+def _one_channel(element: Type, channel: int) -> Type:
+    if not isinstance(element, UniformPerAxisType):
+        return element
+    scales, zero_points = (element.scales[channel],), (element.zero_points[channel],)
+    return replace(element, axis=0, scales=scales, zero_points=zero_points)
+
+
+def separate(
+    calls: Sequence[ObservedCall],
+    candidates: Sequence[Candidate],
+    is_late: Callable[[], bool] = lambda: False,
+) -> Separation | None:
+    """Return what tells candidates apart. They must be defined for all calls, and each of another arithmetic.
+
+    Channels are looked at one after the other until all candidates are apart. None: there is no call of single numbers.
+    """
+    signatures = np.zeros((len(candidates), 0), np.int64)
+    probes: list[Probe] = []
+    proven = True
+    looked_at = False
+    for index, call in enumerate(calls):
+        for channel in range(channel_count(call)):
+            if is_late():
+                proven = False
+                break
+            try:
+                rules = rules_of(call, candidates, channel)
+            except RequantError:
+                rules = None
+            if rules is None:
+                proven = False
+                break
+            looked_at = True
+            found, certain = _outcomes(rules)
+            proven = proven and certain
+            for part, codes, outcomes in found:
+                differs = np.flatnonzero((outcomes != outcomes[:1]).any(axis=0))
+                signatures = np.concatenate([signatures, outcomes[:, differs]], axis=1)
+                values = rules[0].array(part, codes[differs])
+                probes += [
+                    Probe(index, channel, values[place], outcomes[:, column])
+                    for place, column in enumerate(differs.tolist())
+                ]
+            if len(np.unique(signatures, axis=0)) == len(candidates):
+                break
+    if not looked_at:
+        return None
+    return _separated(signatures, probes, proven)
+
+
+def _outcomes(rules: Sequence[Rule]) -> tuple[list[tuple[Part, Array, Array]], bool]:
+    """Return for each part the inputs at which any rule may change, and the outcomes of all rules there; and whether
+    each of them is constant in between.
+    """
+    found, certain = [], True
+    for position, part in enumerate(rules[0].parts):
+        starts = [np.array([part.lowest, part.highest], np.int64)]
+        for rule in rules:
+            stairs = staircase(rule, rule.parts[position])
+            if stairs is None:
+                certain = certain and part.size <= _STRIDE
+                starts.append(np.unique(np.linspace(part.lowest, part.highest, _STRIDE).astype(np.int64)))
+            else:
+                starts.append(stairs.starts)
+        codes = np.unique(np.concatenate(starts))
+        if codes.size <= _STRIDE < part.size or True:
+            before = np.maximum(codes - 1, part.lowest)
+            codes = np.unique(np.concatenate([codes, before]))
+        outcomes = np.stack([rule.outcomes(part, codes) for rule in rules])
+        found.append((part, codes, outcomes))
+    return found, certain
+
+
+def _separated(signatures: Array, probes: Sequence[Probe], proven: bool) -> Separation:
+    """Choose the fewest probes, one after the other that splits the most, and return them with the classes."""
+    _, of_candidate = np.unique(signatures, axis=0, return_inverse=True)
+    of_candidate = of_candidate.reshape(-1)
+    firsts = [int(np.argmax(of_candidate == each)) for each in range(int(of_candidate.max(initial=-1)) + 1)]
+    order = sorted(range(len(firsts)), key=lambda each: firsts[each])
+    classes = tuple(tuple(np.flatnonzero(of_candidate == each).tolist()) for each in order)
+    outcomes = signatures[[firsts[each] for each in order]]
+    chosen: list[int] = []
+    groups = np.zeros(len(classes), np.int64)
+    while len(np.unique(groups)) < len(classes) and len(chosen) < MAX_INPUTS:
+        counts = [_splits(groups, outcomes[:, column]) for column in range(outcomes.shape[1])]
+        best = int(np.argmax(counts))
+        chosen.append(best)
+        _, groups = np.unique(np.stack([groups, outcomes[:, best]]), axis=1, return_inverse=True)
+        groups = groups.reshape(-1)
+    kept = tuple(replace(probes[each], outcomes=outcomes[:, each]) for each in chosen)
+    return Separation(classes, proven, kept)
+
+
+def _splits(groups: Array, outcomes: Array) -> int:
+    return int(np.unique(np.stack([groups, outcomes]), axis=1).shape[1])

@@ -26,8 +26,8 @@ MAX_INPUTS = 16
 """At most so many inputs are proposed."""
 # A tensor so large that none of its elements is among the last ones, which some systems convert otherwise.
 _ELEMENTS = 1 << 40
-# Around these, rules without a proof are compared too.
-_STRIDE = 1 << 12
+# Rules are compared at so many inputs of each part besides; of rules without a proof, at no others of their own.
+_SPREAD = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,18 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Separation:
-    """Candidates in `classes`, by their places, that no input told apart. `proven`: those of one class are the same for
-    every input. `probes`: as few inputs as tell the classes apart.
-    """
+class Class:
+    """Candidates, by their places, that no input told apart. `proven`: they are the same for every input."""
 
-    classes: tuple[tuple[int, ...], ...]
+    candidates: tuple[int, ...]
     proven: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """Candidates in classes, and as few inputs as tell the classes apart."""
+
+    classes: tuple[Class, ...]
     probes: tuple[Probe, ...]
 
 
@@ -111,86 +116,69 @@ def separate(
     candidates: Sequence[Candidate],
     is_late: Callable[[], bool] = lambda: False,
 ) -> Separation | None:
-    """Return what tells candidates apart. They must be defined for all calls, and each of another arithmetic.
+    """Return what tells candidates apart. They have to be defined for all calls.
 
     Channels are looked at one after the other until all candidates are apart. None: there is no call of single numbers.
     """
     signatures = np.zeros((len(candidates), 0), np.int64)
+    certain = np.ones(len(candidates), np.bool_)
     probes: list[Probe] = []
-    proven = True
     looked_at = False
     for index, call in enumerate(calls):
         for channel in range(channel_count(call)):
-            if is_late():
-                proven = False
-                break
             try:
-                rules = rules_of(call, candidates, channel)
+                rules = None if is_late() else rules_of(call, candidates, channel)
             except RequantError:
                 rules = None
             if rules is None:
-                proven = False
+                certain[:] = False
                 break
             looked_at = True
-            found, certain = _outcomes(rules)
-            proven = proven and certain
-            for part, codes, outcomes in found:
+            for position in range(len(rules[0].parts)):
+                codes, outcomes, stairs = _outcomes(rules, position)
+                certain &= stairs
                 differs = np.flatnonzero((outcomes != outcomes[:1]).any(axis=0))
                 signatures = np.concatenate([signatures, outcomes[:, differs]], axis=1)
-                values = rules[0].array(part, codes[differs])
+                values = rules[0].array(rules[0].parts[position], codes[differs])
                 probes += [
                     Probe(index, channel, values[place], outcomes[:, column])
                     for place, column in enumerate(differs.tolist())
                 ]
             if len(np.unique(signatures, axis=0)) == len(candidates):
                 break
-    if not looked_at:
-        return None
-    return _separated(signatures, probes, proven)
+    return _separated(signatures, probes, certain) if looked_at else None
 
 
-def _outcomes(rules: Sequence[Rule]) -> tuple[list[tuple[Part, Array, Array]], bool]:
-    """Return for each part the inputs at which any rule may change, and the outcomes of all rules there; and whether
-    each of them is constant in between.
+def _outcomes(rules: Sequence[Rule], position: int) -> tuple[Array, Array, Array]:
+    """Return the inputs of one part of them at which any rule may change, and those before; the outcomes of all rules
+    there; and of which rules it is proven that they are constant in between.
     """
-    found, certain = [], True
-    for position, part in enumerate(rules[0].parts):
-        starts = [np.array([part.lowest, part.highest], np.int64)]
-        for rule in rules:
-            stairs = staircase(rule, rule.parts[position])
-            if stairs is None:
-                certain = certain and part.size <= _STRIDE
-                starts.append(np.unique(np.linspace(part.lowest, part.highest, _STRIDE).astype(np.int64)))
-            else:
-                starts.append(stairs.starts)
-        codes = np.unique(np.concatenate(starts))
-        if codes.size <= _STRIDE < part.size or True:
-            before = np.maximum(codes - 1, part.lowest)
-            codes = np.unique(np.concatenate([codes, before]))
-        outcomes = np.stack([rule.outcomes(part, codes) for rule in rules])
-        found.append((part, codes, outcomes))
-    return found, certain
+    part = rules[0].parts[position]
+    spread = np.linspace(part.lowest, part.highest, min(part.size, _SPREAD)).astype(np.int64)
+    found = [staircase(rule, rule.parts[position]) for rule in rules]
+    starts = np.unique(np.concatenate([spread, *(each.starts for each in found if each is not None)]))
+    codes = np.unique(np.concatenate([starts, np.maximum(starts - 1, part.lowest)]))
+    outcomes = np.stack([rule.outcomes(part, codes) for rule in rules])
+    return codes, outcomes, np.array([each is not None or part.size <= _SPREAD for each in found])
 
 
-def _separated(signatures: Array, probes: Sequence[Probe], proven: bool) -> Separation:
+def _separated(signatures: Array, probes: Sequence[Probe], certain: Array) -> Separation:
     """Choose the fewest probes, one after the other that splits the most, and return them with the classes."""
     _, of_candidate = np.unique(signatures, axis=0, return_inverse=True)
     of_candidate = of_candidate.reshape(-1)
-    firsts = [int(np.argmax(of_candidate == each)) for each in range(int(of_candidate.max(initial=-1)) + 1)]
-    order = sorted(range(len(firsts)), key=lambda each: firsts[each])
-    classes = tuple(tuple(np.flatnonzero(of_candidate == each).tolist()) for each in order)
-    outcomes = signatures[[firsts[each] for each in order]]
+    members = {each: np.flatnonzero(of_candidate == each) for each in dict.fromkeys(of_candidate.tolist())}
+    classes = tuple(Class(tuple(each.tolist()), bool(certain[each].all())) for each in members.values())
+    outcomes = signatures[[int(each[0]) for each in members.values()]]
     chosen: list[int] = []
     groups = np.zeros(len(classes), np.int64)
     while len(np.unique(groups)) < len(classes) and len(chosen) < MAX_INPUTS:
-        counts = [_splits(groups, outcomes[:, column]) for column in range(outcomes.shape[1])]
-        best = int(np.argmax(counts))
-        chosen.append(best)
-        _, groups = np.unique(np.stack([groups, outcomes[:, best]]), axis=1, return_inverse=True)
-        groups = groups.reshape(-1)
-    kept = tuple(replace(probes[each], outcomes=outcomes[:, each]) for each in chosen)
-    return Separation(classes, proven, kept)
+        counts = [len(_split(groups, outcomes[:, column])[0]) for column in range(outcomes.shape[1])]
+        chosen.append(int(np.argmax(counts)))
+        groups = _split(groups, outcomes[:, chosen[-1]])[1]
+    return Separation(classes, tuple(replace(probes[each], outcomes=outcomes[:, each]) for each in chosen))
 
 
-def _splits(groups: Array, outcomes: Array) -> int:
-    return int(np.unique(np.stack([groups, outcomes]), axis=1).shape[1])
+def _split(groups: Array, outcomes: Array) -> tuple[Array, Array]:
+    """Return the pairs of a group and an outcome, and the place of each member's among them."""
+    pairs, places = np.unique(np.stack([groups, outcomes]), axis=1, return_inverse=True)
+    return pairs[0], places.reshape(-1)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from requant.errors import LimitError
 from requant.mlir import print_type
 from requant.mlir.parser import MAXIMUM_RANK
 from requant.mlir.types import TensorType, Type
+from requant.plan.operands import static_shape
+from requant.plan.plan import Conversion
+from requant.profiles import Operation as ConversionName
 
 Array = NDArray[Any]
 Value = bool | int | float | str | Sequence[int] | Sequence[float] | Sequence[str] | Type
@@ -140,14 +144,16 @@ class Group:
     In JSON they are an object, in Python a mapping; in the inference protocol and on the command line the object is
     text. The operation has a mapping of those that are given. A reply may have the group too, so that it can be sent
     back: without defaults and bounds, and perhaps with more members one day. `title` and `description` are of what
-    requests have, the others of what replies have, for generated clients.
+    requests have, the others of what replies have, for generated clients. `bounded`: whether JSON schemas say
+    what 64 bits hold of an integer.
     """
 
     title: str
     description: str
-    reply_title: str
-    reply_description: str
+    reply_title: str = ""
+    reply_description: str = ""
     options: tuple[Option, ...]
+    bounded: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,13 +242,18 @@ class NumbersInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordMember:
-    """A number of a record, and the input that has it of all records where there are no records."""
+    """A number of a record, and the input that has it of all records where there are no records.
+
+    An integer of a JSON request has so many `bits` and is at most `highest`, and no less than its negative.
+    """
 
     name: str
     numbers: NumbersInput
     description: str = ""
     optional: bool = False
     examples: tuple[Any, ...] = ()
+    bits: int = 64
+    highest: int = LARGEST_INTEGER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,8 +261,9 @@ class RecordsInput:
     """Numbers of which some belong together: in JSON a list of records, elsewhere an input for each member.
 
     The operation has the numbers of each member, one of each record; where a record has none, it is None. From outside
-    of JSON there may also be one for all. `max_length`: of the list in JSON. `title` and `record_description` are of a
-    record, for generated clients.
+    of JSON there may also be one for all. Those that are in the place of nothing else (`Operation.one_of`) stand behind
+    the options. `max_length`: of the list in JSON. `title` and `record_description` are of a record, for generated
+    clients.
     """
 
     name: str
@@ -410,6 +422,7 @@ class Limits:
     rank: int = MAXIMUM_RANK
     factors: int = _UNLIMITED
     passes: int = _UNLIMITED
+    explained: int = _UNLIMITED
     module: ModuleLimits = ModuleLimits(
         characters=_UNLIMITED,
         operations=_UNLIMITED,
@@ -454,9 +467,9 @@ class OperationCall:
 class Result:
     """What an operation gives.
 
-    Its tensors and lists of numbers, in the order of the reply; the members of its reply and its report; of its trace
-    the stages; and the records of its reply or its trace. The tensors of records have `record_shape`, or are vectors.
-    Or a `file`, in the place of everything else.
+    Its tensors and lists of numbers, in the order of the reply; the members of its reply and its report, and those of
+    the reply whose name the report has too in `members`; of its trace the stages; and the records of its reply or its
+    trace. The tensors of records have `record_shape`, or are vectors. Or a `file`, in the place of everything else.
     """
 
     outputs: Mapping[str, TensorValue] = field(default_factory=dict)
@@ -466,14 +479,20 @@ class Result:
     records: Sequence[Mapping[str, Any]] | None = None
     record_shape: tuple[int, ...] | None = None
     file: bytes | None = None
+    members: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stored:
     """How the elements of an input have to be there: of which type, kept in which dtype."""
 
     type: TensorType
     dtype: np.dtype[Any]
+
+    @cached_property
+    def elements(self) -> int:
+        """How many there are."""
+        return prod(static_shape(self.type))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -484,7 +503,9 @@ class PlannedWork:
     products each. `products`: how many multiplications take as long as the whole. `byte_count`: about how much memory
     it takes beside its operands. `weight`: the bytes of a tensor that take about as long, where that is more than the
     operands have. `searches`: it holds the GIL for long, whatever its size. `characters`: it is work on texts, which
-    holds the GIL throughout, and takes about as long as reading a type of so many.
+    holds the GIL throughout, and takes about as long as reading a type of so many. `conversion`: that of the input
+    `input` to the output `output`, if the work is nothing else, so that it can run in pieces, while the one arrives or
+    the other leaves.
     """
 
     operands: Mapping[str, Stored]
@@ -496,6 +517,7 @@ class PlannedWork:
     traced: bool = False
     searches: bool = False
     characters: int = 0
+    conversion: Conversion | None = None
 
     @property
     def cost(self) -> int:
@@ -518,9 +540,10 @@ class Operation:
     (`/name`, or `/name/index` for one of several numbers or tensors). `example` has the inputs as JSON tensors and
     lists beside the options: a call that works. `request_title` and `reply_title` are for generated clients. `files`:
     the media types of the files that it gives in the place of its reply, by the value of its option `format`.
-    `work`: on what; on texts it takes as long as reading them so many times (`readings`). `one_of`:
-    inputs and options of which exactly one is given. `model_summary`: what the model says of itself, where that is
-    more; it has the outputs `first_of_model` first.
+    `work`: on what; on texts it takes as long as reading them so many times (`readings`). `one_of`: inputs and options
+    of which exactly one is given. `model_summary` and `route_summary`: what the model and the route say of themselves,
+    where that is more; the model has the outputs `first_of_model` first. `converts`: the conversion that it does or
+    explains.
     """
 
     name: str
@@ -544,7 +567,9 @@ class Operation:
     readings: int = 1
     one_of: tuple[OneOf, ...] = ()
     model_summary: str = ""
+    route_summary: str = ""
     first_of_model: tuple[str, ...] = ()
+    converts: ConversionName | None = None
 
     @cached_property
     def model_reply(self) -> tuple[Part, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from starlette.responses import Response
 
 from requant.errors import InvalidRequestError, LimitError
+from requant.operations.derived_scales import DerivedScales
 from requant.plan.plan import Array
 from requant_service.http.openapi_operation import BINARY
 from requant_service.http.responses import BuffersResponse
@@ -20,7 +21,7 @@ from requant_service.npy_api.replies import (
     reply_headers,
     saturated_header,
 )
-from requant_service.operations.calibration.quantization import Derivation, DerivedScales, derive_quantization
+from requant_service.operations.calibration.quantization import Derivation, derive_quantization
 from requant_service.operations.conversion_call import ConversionCall, PlannedConversion
 from requant_service.operations.conversion_run import Converted, convert_array
 from requant_service.runtime.runtime import Runtime

@@ -18,7 +18,8 @@ from requant.errors import (
     TensorDataError,
     default_pointer,
 )
-from requant.operations.explain import BYTES_PER_EXPLAINED_ELEMENT, explanation_members
+from requant.operations.derived_scales import DerivedScales
+from requant.operations.explain import BYTES_PER_EXPLAINED_ELEMENT, CHARACTERS_PER_ELEMENT, explanation_members
 from requant_service.http.responses import json_text
 from requant_service.oip import wire as oip
 from requant_service.oip.call import Call
@@ -28,9 +29,8 @@ from requant_service.oip.parameters import Value
 from requant_service.oip.shared_memory import SharedTensors, is_aligned
 from requant_service.oip.tensors import InputTensor, OutputTensor
 from requant_service.oip.wire import InferenceHead
-from requant_service.operations.calibration.quantization import DerivedScales, derive_quantization, plan_derivation
+from requant_service.operations.calibration.quantization import derive_quantization, plan_derivation
 from requant_service.operations.conversion_call import (
-    CHARACTERS_PER_ELEMENT,
     ConversionCall,
     PlannedConversion,
     planned_conversion,

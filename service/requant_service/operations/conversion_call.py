@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,7 +21,6 @@ from requant.convert.quantize import plan_quantize
 from requant.convert.requantize import plan_requantize
 from requant.convert.scaling import ScalingPlan
 from requant.errors import (
-    InvalidRequestError,
     LimitError,
     ParameterError,
     PreconditionError,
@@ -32,12 +31,14 @@ from requant.errors import (
 from requant.mlir import print_type
 from requant.mlir.types import AnyType, CalibratedType, ElementType, TensorType, Type
 from requant.operations.conversions import CONVERSION_OPTIONS
+from requant.operations.derived_scales import check_no_calibration
 from requant.operations.explain import EXPLAINERS
 from requant.operations.multipliers import CHARACTERS_PER_FACTOR
 from requant.plan.operands import bind, element_name, static_shape
 from requant.plan.plan import Array, Conversion, DeferredPlan, Packing, Plan, Report, dense_width
 from requant.profiles import Operation
 from requant.schemes import Multiplier
+from requant_service.operations.described import MAX_EXPLAINED
 from requant_service.operations.types import read_tensor_type, read_type
 from requant_service.runtime.metrics import Metrics
 from requant_service.runtime.runtime import Runtime
@@ -151,9 +152,7 @@ def plan_call(call: ConversionCall, settings: Settings) -> PlannedConversion:
 
 def made_of_call(call: ConversionCall, make: Callable[..., Made], settings: Settings) -> Made:
     """Return what a function that takes the arguments of a plan's makes of a call. Errors point at the field."""
-    if call.calibration:
-        detail = "calibration is for an output_type that leaves its scales open, such as !quant.any<i8:f32>"
-        raise InvalidRequestError.of_field(f"/calibration/{call.calibration[0][0]}", "extra_forbidden", detail)
+    check_no_calibration(dict(call.calibration))
     input_type = input_tensor_type(call, settings)
     output_type = _read(call.output_type, settings, "/output_type")
     arguments: dict[str, Any] = {}
@@ -222,17 +221,6 @@ def _held(value: Any) -> int:
     if isinstance(value, tuple) and value:
         return _BYTES_PER_MULTIPLIER * len(value) if isinstance(value[0], Multiplier) else sum(map(_held, value))
     return 0
-
-
-def error_measures(error: ErrorReport) -> dict[str, Any]:
-    """Return the measures that are finite numbers, by name."""
-    return {name: value for name, value in asdict(error).items() if value is not None}
-
-
-MAX_EXPLAINED = 256
-"""The most elements of a tensor that is explained."""
-CHARACTERS_PER_ELEMENT = 256
-"""The cost of explaining an element, in characters of text that cost the same."""
 
 
 def explainer_of(call: ConversionCall, planned: PlannedConversion, settings: Settings) -> Explainer:

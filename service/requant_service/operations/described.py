@@ -17,6 +17,9 @@ from requant.errors import (
 from requant.mlir.types import TensorType
 from requant_service.runtime.settings import Settings
 
+MAX_EXPLAINED = 256
+"""The most elements of a tensor that is explained."""
+
 
 def limits_of(settings: Settings) -> Limits:
     """Return the limits of the service that operations have to know."""
@@ -27,7 +30,13 @@ def limits_of(settings: Settings) -> Limits:
         evaluation_bytes=settings.max_evaluation_bytes,
         evaluation_products=settings.max_evaluation_products,
     )
-    return Limits(rank=settings.max_rank, factors=settings.max_factors, passes=settings.max_passes, module=module)
+    return Limits(
+        rank=settings.max_rank,
+        factors=settings.max_factors,
+        passes=settings.max_passes,
+        explained=MAX_EXPLAINED,
+        module=module,
+    )
 
 
 def plan_operation(

@@ -12,7 +12,8 @@ import numpy as np
 
 from requant.errors import FieldFault, InvalidRequestError, RequantError, default_pointer
 from requant.mlir import print_type
-from requant.operations.conversions import CONVERSION_OPTIONS, CONVERSIONS
+from requant.operations.conversions import CONVERSION_OPTIONS, CONVERSIONS, ERROR, error_measures
+from requant.operations.derived_scales import DerivedScales
 from requant.operations.parameters import MAX_AXIS
 from requant.plan.operands import float_element, static_shape
 from requant.plan.plan import Packing, check_dense_bytes
@@ -32,7 +33,7 @@ from requant_service.oip.models.parameter_tensors import (
     parameter_tensor,
     parameter_tensors,
 )
-from requant_service.oip.parameters import Kind, Parameter, Value, pointer_to
+from requant_service.oip.parameters import Parameter, Value, pointer_to
 from requant_service.oip.tensors import Array, InputTensor, OutputTensor
 from requant_service.operations.calibration.options import (
     CALIBRATION_OPTIONS,
@@ -41,12 +42,11 @@ from requant_service.operations.calibration.options import (
     flat_pointers,
     given_calibration,
 )
-from requant_service.operations.calibration.quantization import DerivedScales, may_leave_scales_open, open_type
+from requant_service.operations.calibration.quantization import may_leave_scales_open, open_type
 from requant_service.operations.conversion_call import (
     ConversionCall,
     ConversionResult,
     PlannedConversion,
-    error_measures,
     given_options,
 )
 from requant_service.operations.parameters.tensors import multipliers_of_tensors
@@ -152,12 +152,7 @@ QUANTIZE = Model(
         *(parameter_of(each) for each in CALIBRATION_OPTIONS if each.name not in OF_SCALES),
         _profile(Operation.QUANTIZE),
         *_options(Operation.QUANTIZE),
-        Parameter(
-            name="error",
-            kind=Kind.BOOLEAN,
-            description="Whether to report the error against the input.",
-            default=False,
-        ),
+        parameter_of(ERROR),
         _PACKING,
     ),
     conversion=_quantization,
@@ -204,7 +199,7 @@ def _requantization(call: Call) -> ConversionCall:
 _STORED_INTEGERS = (*STORED, "INT64")
 _MULTIPLIER = Slot(
     name="multiplier",
-    description="In the scheme's convention: one, or one per channel.",
+    description=CONVERSIONS[Operation.REQUANTIZE].numbers[0].description,
     datatypes=("INT64",),
 )
 _SHIFT = Slot(name="shift", description="In the scheme's convention: one per multiplier.", datatypes=("INT32",))

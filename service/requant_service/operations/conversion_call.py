@@ -38,7 +38,7 @@ from requant.plan.operands import bind, element_name, static_shape
 from requant.plan.plan import Array, Conversion, DeferredPlan, Packing, Plan, Report, dense_width
 from requant.profiles import Operation
 from requant.schemes import Multiplier
-from requant_service.operations.described import MAX_EXPLAINED
+from requant_service.operations.described import MAX_EXPLAINED, kept_plan
 from requant_service.operations.types import read_tensor_type, read_type
 from requant_service.runtime.metrics import Metrics
 from requant_service.runtime.runtime import Runtime
@@ -135,14 +135,15 @@ class ConversionResult(NamedTuple):
 
 async def planned_conversion(call: ConversionCall, characters: int, running: Runtime) -> PlannedConversion:
     """Return the plan of a call, kept or new. The types have so many `characters` as texts: what planning costs."""
-    kept = call.is_kept
-    planned: PlannedConversion | None = running.planned.get(call) if kept else None
-    if planned is None:
-        weight = characters + CHARACTERS_PER_FACTOR * len(call.multipliers or ())
-        planned = await running.executor.run_text(weight, partial(plan_call, call, running.settings))
-        if kept:
-            running.planned.put(call, planned, plan_bytes(planned.plan, weight))
-    return planned
+    weight = characters + CHARACTERS_PER_FACTOR * len(call.multipliers or ())
+
+    return await kept_plan(
+        call if call.is_kept else None,
+        running,
+        partial(plan_call, call, running.settings),
+        lambda: weight,
+        lambda planned: plan_bytes(planned.plan, weight),
+    )
 
 
 def plan_call(call: ConversionCall, settings: Settings) -> PlannedConversion:

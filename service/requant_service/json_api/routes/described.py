@@ -53,6 +53,7 @@ from requant_service.operations.conversion_call import plan_bytes
 from requant_service.operations.described import (
     check_factors,
     common_type,
+    kept_plan,
     limits_of,
     plan_operation,
     weight,
@@ -166,7 +167,6 @@ class _Exchange:
         lists = (getattr(self._request, each.name) for each in self._listed)
         return sum(len(each) if isinstance(each, list) else 1 for each in lists)
 
-    @property
     def characters(self) -> int:
         """How many characters of types the request has, or what takes as long to read."""
         texts = (getattr(self._request, name) for name in self._route.types)
@@ -196,14 +196,15 @@ class _Exchange:
         # As text, in which 0.0 and -0.0 differ.
         return operation.name, types, route.told_apart(options), repr(others) if others else ""
 
-    def kept_bytes(self, work: PlannedWork) -> int | None:
+    def held_bytes(self, plan: _Plan) -> int | None:
         """Return about how many bytes a plan takes that is kept, None for one that is not.
 
         A conversion tells. Any other plan has to be about as small as a short request. A tensor with a dimension of 0
         has no elements to send, but a plan may hold numbers for its other dimensions.
         """
+        work = plan.work
         if work.conversion is not None:
-            return plan_bytes(work.conversion.plan, self.characters)
+            return plan_bytes(work.conversion.plan, self.characters())
         if len(self._body) > _MAX_KEPT_BYTES:
             return None
         shapes = (static_shape(each.type) for each in work.operands.values())
@@ -215,6 +216,10 @@ class _Exchange:
         it is refused when the elements are read.
         """
         return plan.byte_count if plan.promised <= 8 * len(self._body) else 0
+
+    def measured_plan(self) -> _Plan:
+        """Plan the call, for all requests that have the plan."""
+        return _Plan.of(self.plan(), self._settings)
 
     def plan(self) -> PlannedWork:
         """Plan the call."""
@@ -424,12 +429,7 @@ def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
             return await executor.run_text(operation.readings * len(body), exchange.planned_answer)
         if operation.work is Work.MODULES:
             return await executor.run_module(exchange.planned_answer)
-        key = exchange.key
-        plan: _Plan | None = None if key is None else running.planned.get(key)
-        if plan is None:
-            plan = _Plan.of(await executor.run_text(exchange.characters, exchange.plan), running.settings)
-            if key is not None and (kept_bytes := exchange.kept_bytes(plan.work)) is not None:
-                running.planned.put(key, plan, kept_bytes)
+        plan = await kept_plan(exchange.key, running, exchange.measured_plan, exchange.characters, exchange.held_bytes)
         work = plan.work
         await reserve_memory(request.scope, exchange.byte_count(plan))
         answer = partial(exchange.answer, work, plan.element)

@@ -74,8 +74,9 @@ router_of_conversions = APIRouter(dependencies=[Depends(no_query)])
 # A plan is kept of a request up to this length, at so many bytes for each byte of it and those that its work takes.
 _MAX_KEPT_BYTES = 16 << 10
 _PLAN_BYTES_PER_BODY_BYTE = 64
-# Of a request with more numbers the key takes longer to make than it is worth.
-_MAX_KEPT_NUMBERS = 128
+# Of a request with more numbers the key takes longer to make than it is worth: of floats, and of integers.
+_MAX_KEPT_FLOATS = 128
+_MAX_KEPT_INTEGERS = 4096
 _TYPES = (Kind.TYPE, Kind.TENSOR_TYPE)
 # Of these kinds equal values are the same value. As numbers 0.0 and -0.0 are equal, and texts of them differ.
 _TOLD_APART = (*_TYPES, Kind.BOOLEAN, Kind.INTEGER, Kind.TEXT)
@@ -90,6 +91,8 @@ class _Route:
         self.told_apart = itemgetter(*(each.name for each in operation.options if each.kind in _TOLD_APART))
         self.others = [each for each in operation.options if each.kind not in _TOLD_APART]
         self.numbers = [each for each in operation.inputs if not isinstance(each, TensorInput)]
+        whole = all(each.kind is Kind.INTEGER for each in operation.numbers)
+        self.max_kept_numbers = _MAX_KEPT_INTEGERS if whole else _MAX_KEPT_FLOATS
         self.reads_as_written = any(each.kind is Kind.NUMBER_OR_TEXT for each in operation.numbers)
         # The first tensor decides the form of the reply; of parts that a request may or may not have, any in values.
         self.any_decides = bool(operation.tensors) and operation.tensors[0].optional
@@ -178,7 +181,7 @@ class _Exchange:
         """What tells apart the plans of requests: all but the elements, or where there are none, the body. None for a
         request that is not worth a look.
         """
-        if self._listed and self._number_count > _MAX_KEPT_NUMBERS:
+        if self._listed and self._number_count > self._route.max_kept_numbers:
             return None
         operation, route, options = self._operation, self._route, self._request.__dict__
         if not operation.tensors:

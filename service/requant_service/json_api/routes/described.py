@@ -359,12 +359,12 @@ class _Exchange:
         pieces: list[Buffer] = []
         members: dict[str, Any] = {}
 
-        def write(name: str, *value: Buffer) -> None:
+        def write(name: str, first: Buffer, *others: Buffer) -> None:
             if members:
                 pieces.append((b"," if pieces else b"{") + json_text(members)[1:-1])
                 members.clear()
-            pieces.append((b"," if pieces else b"{") + _label(name))
-            pieces.extend(value)
+            pieces.append((b"," if pieces else b"{") + _label(name) + first)
+            pieces.extend(others)
 
         for part in self._operation.reply:
             match part:
@@ -394,12 +394,16 @@ class _Exchange:
                         members["report"] = report
         if self._operation.trace is not None and result.records is not None:
             records = self._operation.trace.records
-            write("trace", b"{", _label(records.name), json_text(result.records))
+            write("trace", b"{" + _label(records.name), json_text(result.records))
             for name, value in result.stages.items():
-                pieces += [b",", _label(name), *self._tensor(value, result)]
+                pieces += [b"," + _label(name), *self._tensor(value, result)]
             pieces.append(b"}")
-        last = json_text(members)
-        return [*pieces, b"," + last[1:] if members else b"}"] if pieces else [last]
+        if members or not pieces:
+            last = json_text(members)
+            return [*pieces, b"," + last[1:]] if pieces else [last]
+        # The end of the last member: text that is short, unless it is a list.
+        *first, end = pieces
+        return [*first, bytes(end) + b"}"]
 
     def _tensor(self, value: TensorValue, result: Result) -> list[Buffer]:
         # Stages are packed if they have the type of the output.

@@ -470,6 +470,7 @@ class Result:
     Its tensors and lists of numbers, in the order of the reply; the members of its reply and its report, and those of
     the reply whose name the report has too in `members`; of its trace the stages; and the records of its reply or its
     trace. The tensors of records have `record_shape`, or are vectors. Or a `file`, in the place of everything else.
+    `conversion`: that which was done.
     """
 
     outputs: Mapping[str, TensorValue] = field(default_factory=dict)
@@ -480,6 +481,7 @@ class Result:
     record_shape: tuple[int, ...] | None = None
     file: bytes | None = None
     members: Mapping[str, Any] = field(default_factory=dict)
+    conversion: Conversion | None = None
 
 
 @dataclass(frozen=True)
@@ -504,8 +506,8 @@ class PlannedWork:
     it takes beside its operands. `weight`: the bytes of a tensor that take about as long, where that is more than the
     operands have. `searches`: it holds the GIL for long, whatever its size. `characters`: it is work on texts, which
     holds the GIL throughout, and takes about as long as reading a type of so many. `conversion`: that of the input
-    `input` to the output `output`, if the work is nothing else, so that it can run in pieces, while the one arrives or
-    the other leaves.
+    `input` to the output `output` which the work does. If it is nothing else (`in_pieces`), it can run in pieces, while
+    the one arrives or the other leaves.
     """
 
     operands: Mapping[str, Stored]
@@ -518,6 +520,7 @@ class PlannedWork:
     searches: bool = False
     characters: int = 0
     conversion: Conversion | None = None
+    in_pieces: bool = False
 
     @property
     def cost(self) -> int:

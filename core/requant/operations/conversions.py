@@ -152,21 +152,23 @@ class ConversionReply:
     """What the reply of a conversion has beside its numbers: all that depends on the plan alone is made once."""
 
     def __init__(self, conversion: profiles.Operation, call: OperationCall, plan: Plan) -> None:
+        self.conversion = Conversion(plan)
+        self.measured = call.options.get(ERROR.name) is True
         self._plan = plan
         self._text = print_type(plan.output_type)
         self._scheme = {"scheme": plan.scheme.name} if isinstance(plan, ScalingPlan) else {}
-        self._measured = call.options.get(ERROR.name) is True
         self._requantizes = conversion is profiles.Operation.REQUANTIZE
 
     def result(self, source: Array, output: Array, report: Report) -> Result:
         """Return the result of a conversion from `source` to `output`."""
         plan, members = self._plan, {**report._asdict(), **self._scheme}
-        if self._measured:
+        if self.measured:
             members[ERROR.name] = error_measures(conversion_error(plan, source, output))
         records = None
         if self._requantizes:
             records = [{"multiplier": each.multiplier, "shift": each.shift} for each in plan.multipliers]
-        return Result({"output": TensorValue(plan.output_type, output, self._text)}, members, records=records)
+        outputs = {"output": TensorValue(plan.output_type, output, self._text)}
+        return Result(outputs, members, records=records, conversion=self.conversion)
 
 
 def error_measures(error: ErrorReport) -> dict[str, Any]:
@@ -180,17 +182,18 @@ def _planned(conversion: profiles.Operation, call: OperationCall) -> PlannedWork
             return plan_with_derived_scales(call, partial(_planned, conversion))
         check_no_calibration(call.options[CALIBRATION.name])
     plan = made_of_call(conversion, call, _PLANNERS[conversion])
-    reply, travelling = ConversionReply(conversion, call, plan), Conversion(plan)
+    reply = ConversionReply(conversion, call, plan)
 
     def run(arrays: Mapping[str, Array]) -> Result:
         output = np.empty(plan.elements, plan.output_dtype)
-        return reply.result(arrays["input"], output, plan.report(travelling.run(arrays["input"], output)))
+        return reply.result(arrays["input"], output, plan.report(reply.conversion.run(arrays["input"], output)))
 
     return PlannedWork(
         operands={"input": Stored(plan.input_type, plan.input_dtype)},
         run=run,
         byte_count=plan.elements * plan.output_dtype.itemsize,
-        conversion=None if call.options.get(ERROR.name) else travelling,
+        conversion=reply.conversion,
+        in_pieces=not reply.measured,
     )
 
 

@@ -41,9 +41,9 @@ from requant.errors import (
     error_side,
     pointers_for_sides,
 )
-from requant.formats.elements import FloatElement
+from requant.formats.elements import FloatElement, integer_dtype
 from requant.mlir import parse_storage
-from requant.mlir.types import AnyType, CalibratedType, TensorType, Type, UniformQuantizedType
+from requant.mlir.types import AnyType, CalibratedType, StorageType, TensorType, Type, UniformQuantizedType
 from requant.operations import parameters
 from requant.plan.operands import bind, float_element, static_shape
 
@@ -176,6 +176,7 @@ class Derivation:
 
     output_type: Type
     tensor: TensorType
+    storage: StorageType
     search: Calibration | None = None
     known: DerivedScales | None = None
 
@@ -225,20 +226,22 @@ def plan_derivation(tensor: TensorType, output_type: Type, calibration: Mapping[
         element = bind(output_type, shape).element
     options = dict(calibration or {})
     if isinstance(element, CalibratedType):
-        return Derivation(output_type, tensor, known=_of_range(element, options))
+        known = _of_range(element, options)
+        return Derivation(output_type, tensor, known.type.storage, known=known)
     assert isinstance(element, AnyType)
     if "storage" in options:
         detail = "the output type states the storage; this is for calibrated types"
         raise _wrong("/calibration/storage", "extra_forbidden", detail)
     with _in_calibration():
         search = plan_calibration(CalibrationRequest.of(options), tensor, element.storage, element.expressed)
-    return Derivation(output_type, tensor, search)
+    return Derivation(output_type, tensor, element.storage, search)
 
 
 def plan_with_derived_scales(call: OperationCall, plan: Callable[[OperationCall], PlannedWork]) -> PlannedWork:
     """Return the work of a call that leaves scales open: to find them, and then what is planned with them."""
     derivation = plan_derivation(call.types["input"], call.options["output_type"], call.options["calibration"])
     search, elements = derivation.search, prod(static_shape(derivation.tensor))
+    itemsize = integer_dtype(derivation.storage.width, signed=True).itemsize
 
     def run(arrays: Mapping[str, Array]) -> Result:
         scales = derivation.find(arrays["input"])
@@ -247,12 +250,14 @@ def plan_with_derived_scales(call: OperationCall, plan: Callable[[OperationCall]
         with default_pointer("/profile", UnsupportedError), sides:
             work = plan(replace(call, options=options))
         result = work.run(arrays)
-        return replace(result, members={**result.members, PARAMETERS.name: scales.members()})
+        assert result.conversion is not None
+        numbers = {"scale": scales.scale, "zero_point": scales.zero_point(result.conversion.output_dtype)}
+        return replace(result, members={**result.members, PARAMETERS.name: scales.members()}, numbers=numbers)
 
     return PlannedWork(
         operands={"input": Stored(derivation.tensor, derivation.dtype)},
         run=run,
-        byte_count=(0 if search is None else search.byte_count(elements)) + elements * derivation.dtype.itemsize,
+        byte_count=elements * itemsize + (0 if search is None else search.byte_count(elements)),
         searches=search is not None and not search.method.one_pass,
     )
 

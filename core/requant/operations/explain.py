@@ -180,7 +180,8 @@ def _planned(conversion: profiles.Operation, call: OperationCall) -> PlannedWork
         result = reply.result(arrays["input"], explanation.output, explanation.report)
         return replace(result, members=explanation_members(explanation))
 
-    work = PlannedWork(operands={"input": Stored(plan.input_type, plan.input_dtype)}, run=run, byte_count=0)
+    operands = {"input": Stored(plan.input_type, plan.input_dtype)}
+    work = PlannedWork(operands=operands, run=run, byte_count=0, conversion=reply.conversion)
     return _of_steps(work, plan.elements, call)
 
 

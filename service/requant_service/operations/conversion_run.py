@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from requant.comparison.comparison import conversion_error
-from requant.plan.plan import COPIED, WHOLE, Array, Conversion, merged, unpack
+from requant.plan.plan import COPIED, WHOLE, Array, Conversion, merged
 from requant_service.http.request_body import BodyReader
 from requant_service.operations.conversion_call import ConversionResult, PlannedConversion
 from requant_service.runtime.executor import Executor
@@ -101,9 +100,9 @@ async def convert_in_memory(
     """
     executor = running.executor
     most = _largest_piece(source, planned.elements // (_PIECES_FOR_THREAD * running.settings.threads))
-    if planned.elements <= most or planned.measured:
+    if planned.elements <= most:
         work = partial(convert_array, source, planned, running.metrics, target, check)
-        return await executor.run_array(source.nbytes, work, None if planned.measured else planned.kind)
+        return await executor.run_array(source.nbytes, work, planned.kind)
     output = np.empty(planned.output_entries, planned.output_dtype) if target is None else target
 
     async def works() -> AsyncIterator[Work]:
@@ -123,16 +122,9 @@ def convert_array(
     check: Callable[[], None] | None = None,
 ) -> Converted:
     """Convert an input that is in memory, as `convert_in_memory` does: work for a thread."""
-    if planned.measured and not source.flags.aligned:
-        source = source.copy()
     output = np.empty(planned.output_entries, planned.output_dtype) if target is None else target
     tally = planned.run(source, output, check)
-    result = planned.result(tally, metrics)
-    if planned.measured:
-        plan, width = planned.plan, planned.packed_out
-        numbers = output if width is None else unpack(output, width, plan.elements, plan.output_dtype)
-        result = result._replace(error=conversion_error(plan, source, numbers))
-    return Converted(result, output)
+    return Converted(planned.result(tally, metrics), output)
 
 
 def _largest_piece(source: Array, share: int) -> int:

@@ -344,7 +344,7 @@ class _Exchange:
 
     def pace(self, work: PlannedWork) -> Hashable:
         """Return a kind of work that takes about the same time for a byte of the body."""
-        if work.conversion is None or self._in_values:
+        if work.conversion is None or not work.in_pieces or self._in_values:
             return None
         return ("base64", self._dense, *work.conversion.kind)
 

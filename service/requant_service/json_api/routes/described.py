@@ -424,25 +424,30 @@ def _numbers_text(part: NumbersOutput, numbers: Array) -> bytes:
     return numbers_text(numbers)
 
 
+async def answer_operation(request: Request, operation: Operation, route: _Route) -> Response:
+    """Receive, plan, work and reply."""
+    running = runtime(request) if operation.work is Work.TEXTS else require_ready(request)
+    executor = running.executor
+    parsed, body = await receive_json(request, route.model, running)
+    exchange = _Exchange(operation, route, parsed, body, running)
+    if operation.work is Work.TEXTS:
+        return await executor.run_text(operation.readings * len(body), exchange.planned_answer)
+    if operation.work is Work.MODULES:
+        return await executor.run_module(exchange.planned_answer)
+    plan = await kept_plan(exchange.key, running, exchange.measured_plan, exchange.characters, exchange.held_bytes)
+    work = plan.work
+    await reserve_memory(request.scope, exchange.byte_count(plan))
+    answer = partial(exchange.answer, work, plan.element)
+    if work.characters:
+        return await executor.run_text(work.characters, answer)
+    return await executor.run_array(max(plan.cost, len(body)), answer, exchange.pace(work))
+
+
 def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
     route = _Route(operation)
 
     async def call_operation(request: Request) -> Response:
-        running = runtime(request) if operation.work is Work.TEXTS else require_ready(request)
-        executor = running.executor
-        parsed, body = await receive_json(request, route.model, running)
-        exchange = _Exchange(operation, route, parsed, body, running)
-        if operation.work is Work.TEXTS:
-            return await executor.run_text(operation.readings * len(body), exchange.planned_answer)
-        if operation.work is Work.MODULES:
-            return await executor.run_module(exchange.planned_answer)
-        plan = await kept_plan(exchange.key, running, exchange.measured_plan, exchange.characters, exchange.held_bytes)
-        work = plan.work
-        await reserve_memory(request.scope, exchange.byte_count(plan))
-        answer = partial(exchange.answer, work, plan.element)
-        if work.characters:
-            return await executor.run_text(work.characters, answer)
-        return await executor.run_array(max(plan.cost, len(body)), answer, exchange.pace(work))
+        return await answer_operation(request, operation, route)
 
     call_operation.__doc__ = operation.route_summary or operation.summary
     call_operation.__name__ = operation_id(operation)

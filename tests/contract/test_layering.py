@@ -41,6 +41,7 @@ LIBRARY: tuple[tuple[str, ...], ...] = (
     ("lowering",),
     ("translation",),
     ("operators",),
+    ("equivalence",),
     ("integer",),
     ("comparison",),
     ("calibration",),

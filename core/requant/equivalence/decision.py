@@ -8,7 +8,7 @@ Elsewhere every input is computed (`requant.equivalence.sweep`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
@@ -66,7 +66,7 @@ class PartDecision:
     part: Part
     method: Method
     tally: Tally
-    common: Common | None
+    common: Common | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ type; of a float type the magnitudes of each sign, and the NaNs of each sign.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,7 @@ class Rule:
     """
 
     text: str
-    plan: Plan
+    plan: Plan = field(repr=False)
     input_name: str
     parts: tuple[Part, ...]
     source: FloatElement | None = None
@@ -94,7 +94,8 @@ class Rule:
             return integers
         # No code of a part has the bit of the sign.
         bits: Array = np.arange(part.sign + start, part.sign + start + size, dtype=f"u{dtype.itemsize}")
-        return bits.view(dtype)
+        viewed: Array = bits.view(dtype)
+        return viewed
 
     def stored(self, array: Array) -> Array:
         """Convert inputs, without looking at what is undefined, and return the outcomes as the plan stores them."""

@@ -273,7 +273,9 @@ def _segments(
         if place is None:
             yield Segment(lowest, highest, last[0] is None)
             return
-        if count > MAX_SEGMENTS or abs(last[1][place] - first[place]) > MAX_SEGMENTS:
+        # As many as there are branches, but no more than inputs.
+        branches = min(abs(last[1][place] - first[place]), highest - lowest)
+        if count > MAX_SEGMENTS or branches > MAX_SEGMENTS:
             raise TooManySegmentsError
         inside, outside = lowest, highest
         while outside - inside > 1:

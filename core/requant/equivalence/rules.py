@@ -82,9 +82,11 @@ class Rule:
         """Return inputs of a part as the plan takes them."""
         dtype = self.plan.input_dtype
         if self.source is None:
-            return codes.astype(dtype)
+            integers: Array = codes.astype(dtype)
+            return integers
         unsigned = np.dtype(f"u{dtype.itemsize}")
-        return (codes.astype(unsigned) | unsigned.type(part.sign)).view(dtype)
+        bits: Array = codes.astype(unsigned) | unsigned.type(part.sign)
+        return bits.view(dtype)
 
     def consecutive(self, part: Part, start: int, size: int) -> Array:
         """Return as many inputs of a part, from the code `start` on."""

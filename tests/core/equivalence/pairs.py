@@ -11,15 +11,13 @@ from requant.mlir import parse_type
 from requant.profiles import PROFILES
 from requant.schemes import SCHEMES, Multiplier
 
-CONVERSIONS = {"quantize": quantization, "dequantize": dequantization}
-
 
 def requantized(scheme: str, multiplier: Multiplier, source: str = "i32", target: str = "i8") -> Rule:
     return requantization(parse_type(source), parse_type(target), scheme=scheme, multiplier=multiplier)
 
 
-def quantized(profile: str, source: str, target: str, **options: bool) -> Rule:
-    return quantization(parse_type(source), parse_type(target), profile, **options)
+def quantized(profile: str, source: str, target: str, *, saturate: bool | None = None) -> Rule:
+    return quantization(parse_type(source), parse_type(target), profile, saturate=saturate)
 
 
 def rules_of(operation: str, source: str, target: str) -> dict[str, Rule]:
@@ -27,7 +25,8 @@ def rules_of(operation: str, source: str, target: str) -> dict[str, Rule]:
     found = {}
     for profile in PROFILES:
         try:
-            found[profile] = CONVERSIONS[operation](parse_type(source), parse_type(target), profile)
+            convert = quantization if operation == "quantize" else dequantization
+            found[profile] = convert(parse_type(source), parse_type(target), profile)
         except RequantError:
             continue
     return found

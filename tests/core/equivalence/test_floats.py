@@ -113,7 +113,7 @@ def test_quantizations_of_32_bits_at_all_thresholds(scale: float) -> None:
                     if x == x:
                         assert [ORACLES[name](x, scale, 3, target).value for name in (one, other)] == [a, b]
                         seen += 1
-        assert seen > 100
+        assert seen > 10
 
 
 @pytest.mark.parametrize("target", ["f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f16", "f4E2M1FN"])

@@ -42,7 +42,7 @@ def multipliers_of(scheme: str, seed: int, count: int) -> Iterator[tuple[Rule, M
         kept = drawn.choice([24, 64])
         m = m >> max(m.bit_length() - kept, 0) << max(m.bit_length() - kept, 0)
         shift = drawn.randint(*rule.shifts) if drawn.random() < 0.3 else near_one(rule.right_shift, m, drawn)
-        zeros = drawn.choice([(0, 0), (3, -1), (-129, 127), (70000, 5)])
+        zeros = drawn.choice([(0, 0), (3, -1), (-129, 127), (70000, 5), (0, (1 << 31) - 60), (-5, -(1 << 31))])
         types = [f"!quant.uniform<{each}:f32, 1.0:{zero}>" for each, zero in zip(("i16", "i8"), zeros, strict=True)]
         multiplier = Multiplier(m, shift)
         try:

@@ -8,7 +8,8 @@ from itertools import combinations
 import pytest
 
 from requant.equivalence.decision import Equivalence, Method, compare
-from requant.equivalence.rules import Rule, dequantization, quantization
+from requant.equivalence.rules import Part, Rule, dequantization, quantization
+from requant.equivalence.steps import outcome
 from requant.errors import UnsupportedError
 from requant.formats.rounding import Rounding
 from requant.mlir import parse_type
@@ -30,7 +31,17 @@ def check_by_sweep(first: Rule, second: Rule) -> Equivalence:
     assert counts(decided) == counts(swept), (first.text, second.text)
     ends = [(each.sample[0], each.sample[-1]) if each.sample else None for each in (decided, swept)]
     assert ends[0] == ends[1]
+    for rule, parts in ((first, first.parts), (second, second.parts)):
+        for part in parts:
+            check_steps(rule, part)
     return decided
+
+
+def check_steps(rule: Rule, part: Part) -> None:
+    """The formula gives what the kernel gives, also where no certificate is made."""
+    if part.steps is not None:
+        numbers = sample(range(part.lowest, part.highest + 1), 60)
+        assert [outcome(part.steps, code)[0] for code in numbers] == [rule.outcome(part, code) for code in numbers]
 
 
 def neighbors(rules: dict[str, Rule]) -> list[tuple[Rule, Rule]]:
@@ -127,6 +138,7 @@ def test_casts_at_all_thresholds(source: str, target: str) -> None:
             if part.common is None:
                 assert part.part.steps is None
                 continue
+            check_steps(rule, part.part)
             common = part.common
             rows = list(zip(common.starts.tolist(), common.ends.tolist(), common.outcomes[0].tolist(), strict=True))
             for start, end, code in sample(rows, 100):
@@ -158,7 +170,8 @@ def test_a_hole_in_a_staircase_is_found_by_computing_every_input() -> None:
     decided = compare(slipping, right)
     assert Method.SWEEP in {each.method for each in decided.parts}
     # onnxruntime gives 448 for 480 up to 496, where all around it is NaN.
-    assert decided.differing == 2 << 18
+    # Of the 2^23 f32 from 256 up to 512, a sixteenth, with either sign.
+    assert decided.differing == 2 << 19
     assert [decided.sample[0].text, decided.sample[0].first] == ["480.0", 0x7E]
 
 

@@ -123,6 +123,25 @@ def test_scripts_say_for_which_inputs_rules_differ(scheme: str) -> None:
             assert script.differs(x) == (outcomes[0] != outcomes[1])
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "multiplier"),
+    [
+        ("litert", "litert_single_rounding", Multiplier(1 << 30, -2)),
+        ("arm_vector", "litert", Multiplier(3 << 29, -3)),
+        ("xnnpack_rndnu", "xnnpack_rndna", Multiplier(3 << 22, 27)),
+        ("tosa", "tosa_double_round", Multiplier(1 << 30, 34)),
+        ("litert", "cmsis_nn", Multiplier(1 << 30, 24)),
+    ],
+)
+def test_scripts_say_it_of_every_input_of_ten_bits(one: str, other: str, multiplier: Multiplier) -> None:
+    first, second = (requantized(each, multiplier, "i10", "i7") for each in (one, other))
+    script = Script(smt2(first, second))
+    differing = [x for x in range(-512, 512) if script.differs(x)]
+    (part,) = first.parts
+    assert differing == [x for x in range(-512, 512) if first.outcome(part, x) != second.outcome(second.parts[0], x)]
+    assert differing
+
+
 def test_a_script_states_rules_steps_and_what_is_known() -> None:
     rules = [requantized(each, Multiplier(1234567891, -7)) for each in ("litert", "litert_single_rounding")]
     text = smt2(rules[0], rules[1], status="sat")

@@ -160,7 +160,8 @@ def requantization(
     source, target = _tensor(input_type, "input"), single(output_type, "output")
     multipliers = None if multiplier is None else [multiplier]
     plan = plan_requantize(source, target, profile, multipliers, scheme=scheme)
-    return scaling_rule(plan, _text("requantize", source, target, profile))
+    # A scheme that is named takes the place of the profile.
+    return scaling_rule(plan, _text("requantize", source, target, None if scheme is not None else profile))
 
 
 def scaling_rule(plan: Plan, text: str) -> Rule:
@@ -242,9 +243,9 @@ def _tensor(type_: Type, side: str) -> TensorType:
     return TensorType((_ELEMENTS,), single(type_, side))
 
 
-def _text(operation: str, source: TensorType, target: ElementType, profile: str, **options: Any) -> str:
-    given = "".join(f", {name} {value}" for name, value in options.items() if value is not None)
-    return f"{operation} {print_type(source.element)} to {print_type(target)}, profile {profile}{given}"
+def _text(operation: str, source: TensorType, target: ElementType, profile: str | None, **options: Any) -> str:
+    given = "".join(f", {name} {value}" for name, value in {"profile": profile, **options}.items() if value is not None)
+    return f"{operation} {print_type(source.element)} to {print_type(target)}{given}"
 
 
 def _of_integers(text: str, plan: Plan, steps: Steps | None) -> Rule:

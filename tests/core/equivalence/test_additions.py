@@ -41,25 +41,23 @@ def test_all_pairs_of_bytes() -> None:
     assert compare_additions(added("litert"), added("litert")).equal
 
 
-def test_16_bits_are_reduced_to_sums() -> None:
-    first, second = added("litert", "i16", "0.7"), added("litert", "i16", "0.7000001")
+@pytest.mark.parametrize("storage", ["i12", pytest.param("i16", marks=pytest.mark.exhaustive)])
+def test_more_pairs_are_reduced_to_sums(storage: str) -> None:
+    first, second = added("litert", storage, "0.7"), added("litert", storage, "0.7000001")
     decided = compare_additions(first, second)
     assert decided.method is AdditionMethod.REDUCTION
-    assert decided.inputs == 1 << 32
-    assert compare_additions(first, first).equal
-    rows = np.arange(-(1 << 15), 1 << 15, dtype=np.int16)
-    differing, counted = 0, 0
-    for a in range(-(1 << 15), 1 << 15, 1001):
+    half = 1 << (int(storage[1:]) - 1)
+    rows = np.arange(-half, half, dtype=np.int16)
+    assert decided.inputs == rows.size**2
+    differing = 0
+    for a in rows.tolist():
         results = []
         for plan in (first, second):
             target = np.empty(rows.size, plan.output_dtype)
             plan.arithmetic.step(np.full(rows.size, a, np.int16), rows, target, 0, plan.arithmetic.new_counts())
             results.append(target)
         differing += int(np.count_nonzero(results[0] != results[1]))
-        counted += rows.size
-    # Every thousandth row has about a thousandth of the differences.
-    assert abs(decided.differing / decided.inputs - differing / counted) < 0.02 * differing / counted
-    assert differing > 0
+    assert decided.differing == differing > 0
     for each in decided.sample:
         outcomes = []
         for plan in (first, second):
@@ -68,6 +66,13 @@ def test_16_bits_are_reduced_to_sums() -> None:
             plan.arithmetic.step(lhs, rhs, target, 0, plan.arithmetic.new_counts())
             outcomes.append(int(target[0]))
         assert outcomes == [each.first, each.second]
+        assert each.first != each.second
+
+
+def test_equal_additions_of_16_bits_are_decided_by_thresholds_of_sums() -> None:
+    decided = compare_additions(added("litert", "i16", "0.7"), added("litert", "i16", "0.7"))
+    assert decided.equal
+    assert [decided.method, decided.inputs] == [AdditionMethod.REDUCTION, 1 << 32]
 
 
 def test_what_cannot_be_reduced_is_refused() -> None:

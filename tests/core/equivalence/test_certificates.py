@@ -251,6 +251,7 @@ def f32_multiplier() -> tuple[int, int]:
         {"steps": [[["multiply", 1, 0]], []]},
         {"steps": [[["wrap", 10**12]], []]},
         {"steps": [[["decode", 10**9, 0, 5, 1]], []]},
+        {"steps": [[["decode", 0, 0, 1 << 62, 1], ["clamp", 0, 1]], []], "lowest": 1 << 40, "rows": [[1 << 61, 1, 1]]},
         {"steps": [[["run", "rm"]], []]},
         {"steps": [[["add", 1, 1]] * 10**5, []]},
         {"steps": [[["integer", "sideways"]], []]},

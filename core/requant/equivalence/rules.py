@@ -17,9 +17,13 @@ from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import NanPolicy, plan_quantize
 from requant.convert.requantize import ThroughRealPlan, plan_requantize
 from requant.convert.scaling import ScalingPlan
-from requant.equivalence.dequantize_steps import dequantize_steps, widening_formulas
-from requant.equivalence.quantize_steps import FloatFormulas, quantize_formulas
-from requant.equivalence.requantize_steps import scheme_steps
+from requant.equivalence.formulas import (
+    FloatFormulas,
+    dequantize_steps,
+    quantize_formulas,
+    scheme_steps,
+    widening_formulas,
+)
 from requant.equivalence.steps import Steps
 from requant.errors import UnsupportedError, error_side, excerpt
 from requant.formats.elements import FloatElement, Specials

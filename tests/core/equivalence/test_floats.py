@@ -7,8 +7,9 @@ from itertools import combinations
 
 import pytest
 
+from requant.convert.requantize import ThroughRealPlan
 from requant.equivalence.decision import Equivalence, Method, compare
-from requant.equivalence.rules import Part, Rule, dequantization, quantization
+from requant.equivalence.rules import Part, Rule, dequantization, quantization, requantization
 from requant.equivalence.steps import outcome
 from requant.errors import UnsupportedError
 from requant.formats.rounding import Rounding
@@ -78,6 +79,30 @@ def test_dequantizations(storage: str, expressed: str) -> None:
     rules = rules_of("dequantize", f"!quant.uniform<{storage}:{expressed}, 0.1{zero}>", expressed)
     for first, second in neighbors(rules):
         assert check_by_sweep(first, second).is_certifiable
+
+
+def test_formulas_of_dequantizations_of_32_bits() -> None:
+    rules = rules_of("dequantize", "!quant.uniform<i32:f32, 0.1:77>", "f32")
+    proven = {name: rule.parts[0] for name, rule in rules.items() if rule.parts[0].steps is not None}
+    assert len(proven) >= 5
+    for name, part in proven.items():
+        check_steps(rules[name], part)
+
+
+def test_requantizations_through_real_numbers() -> None:
+    target = parse_type("!quant.uniform<i8:f32, 0.25:-1>")
+    for storage in ("i8", "i16", "i32"):
+        source = parse_type(f"!quant.uniform<{storage}:f32, 0.00123>")
+        first, second = (
+            requantization(source, target, "torch_decomposed", scheme=each) for each in (None, "onnxruntime")
+        )
+        assert isinstance(first.plan, ThroughRealPlan)
+        check_steps(first, first.parts[0])
+        decided = compare(first, second)
+        assert decided.is_certifiable
+        for each in decided.sample:
+            x = oracle.dequantize("torch_decomposed", each.code, 0.00123, 0, oracle.target(storage))
+            assert oracle.torch_decomposed(x, 0.25, -1, oracle.target("i8")).value == each.first
 
 
 @pytest.mark.parametrize("source", [*SHORT, "f8E5M2", "f8E4M3FNUZ", "f8E8M0FNU", "f4E2M1FN", "f6E3M2FN"])

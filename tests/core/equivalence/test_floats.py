@@ -41,7 +41,8 @@ def check_by_sweep(first: Rule, second: Rule) -> Equivalence:
 def check_steps(rule: Rule, part: Part) -> None:
     """The formula gives what the kernel gives, also where no certificate is made."""
     if part.steps is not None:
-        numbers = sample(range(part.lowest, part.highest + 1), 60)
+        # Of 2^32 inputs never all.
+        numbers = range(part.lowest, part.highest + 1, max(part.size // 60, 1) | 1)
         assert [outcome(part.steps, code)[0] for code in numbers] == [rule.outcome(part, code) for code in numbers]
 
 

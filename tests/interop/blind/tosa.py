@@ -10,10 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from requant.convert.blocks import mx
 from requant.integer.conv2d import plan_conv2d
-from tests.interop.blind import draws
+from tests.interop.blind import blocks, draws
 from tests.interop.blind.dump import Array, Dump
 from tests.interop.blind.products import add_dump, conv2d_dump, matmul_dump
+from tests.interop.blocks.block_cases import finite_blocks
+from tests.interop.casts.cast_data import DTYPES as DTYPES_OF
 from tests.interop.integer import tosa_graphs
 from tests.interop.integer.quantized_tensors import DTYPES, Quantized, per_axis, per_tensor, run_product, tensor
 from tests.interop.integer.tosa_graphs import (
@@ -29,6 +32,7 @@ from tests.interop.integer.tosa_graphs import (
     zero_point,
 )
 from tests.interop.quantized_case import Case
+from tests.interop.tosa_block_casts import cast_to_blocks
 from tests.interop.tosa_model import Verdict, rescale
 
 PRODUCTS = (("i8", "i8", "i8"), ("i8", "i8", "i16"), ("i16", "i16", "i16"), ("i16", "i16", "i8"))
@@ -137,7 +141,22 @@ def add(rng: np.random.Generator) -> Dump:
     return add_dump((sides[0], a), (sides[1], b), sides[2], observed, label={"profile": profile})
 
 
-KINDS = (requantize, matmul, convolution, add)
+def quantize_blocks(rng: np.random.Generator) -> Dump:
+    """CAST_TO_BLOCK_SCALED. The model's elements and scales are read as what they stand for."""
+    name = str(rng.choice(list(mx.MX_ELEMENTS)))
+    element = mx.MX_ELEMENTS[name] or "i8"
+    values = blocks.drawn_rows(rng, finite_blocks(rng, mx.BLOCK, -15, 15))
+    # Quotients that the model rounds in another way, and integers, which have no zero with a sign.
+    values[np.abs(values) < 2.0**-30] = 0
+    found, scales = cast_to_blocks(values, "f32", element)
+    outputs = {
+        "elements": (found * 64).astype(np.int8) if element == "i8" else found.astype(DTYPES_OF[element]),
+        "scales": scales.reshape(len(values), -1, mx.BLOCK)[:, :, 0].astype(DTYPES_OF["f8E8M0FNU"]),
+    }
+    return blocks.quantize_dump(values, outputs, label={"format": name, "rule": "tosa"})
+
+
+KINDS = (quantize_blocks, requantize, matmul, convolution, add)
 
 
 def dumps(rng: np.random.Generator, count: int) -> Iterator[Dump]:

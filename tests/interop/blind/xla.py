@@ -2,8 +2,8 @@
 
 Both run what StableHLO's own passes have made of a quantized operation. XLA is left out where it has no rule of ours:
 it multiplies by the reciprocal of a scale that is a constant, keeps f16 and bf16 in f32 between operations, fuses a
-product and a sum, takes subnormal numbers for zeros, and casts f64 to 16 bits by way of f32. So it is given the scale of
-a quantize as an operand, in f32 or f64, nothing to add, and no f64 to cast.
+product and a sum, takes subnormal numbers for zeros, and casts f64 to 16 bits by way of f32. So it is given the scale
+of a quantize as an operand, in f32 or f64, nothing to add, and no f64 to cast.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
 """A dump: a call that a real system has computed, in our terms, and its label, which is hidden from who identifies it.
 
-The label is right if and only if our own kernels give the observed bits with it; `check` says so of many dumps.
+The label is right if and only if our own kernels give the observed bits with it.
 """
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import ml_dtypes
@@ -91,20 +88,3 @@ def differences(dump: Dump) -> dict[str, Array]:
         if wrong.size:
             found[name] = wrong
     return found
-
-
-def check(system: str, dumps: Iterable[Dump], at_least: int) -> None:
-    """Fail if a label does not give the observed bits, or if there are fewer dumps. Print how many there are."""
-    count: Counter[str] = Counter()
-    elements, wrong = 0, []
-    for dump in dumps:
-        count[dump.operation] += 1
-        elements += sum(prod(each.shape) for each in dump.observed.values())
-        for name, places in differences(dump).items():
-            first = int(places[0])
-            pair = replayed(dump)[name].ravel()[first], dump.observed[name].ravel()[first]
-            wrong.append(f"{dump}: {name} differs in {places.size} places, first in {first}: {pair[0]}, not {pair[1]}")
-    operations = ", ".join(f"{number} {name}" for name, number in sorted(count.items()))
-    sys.stdout.write(f"dumps of {system}: {count.total()} of {elements:,} elements: {operations}\n")
-    assert not wrong, f"{len(wrong)} of {count.total()} labels are wrong\n" + "\n".join(wrong[:20])
-    assert count.total() >= at_least, f"only {count.total()} dumps"

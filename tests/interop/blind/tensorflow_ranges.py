@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import islice, repeat
 
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
@@ -96,3 +97,8 @@ def ranges_of_converter(rng: np.random.Generator) -> Iterator[Dump]:
 def dumps(rng: np.random.Generator, count: int) -> Iterator[Dump]:
     """`count` dumps of fake quantization and of the pass."""
     return draws.some(rng, count, (fake_quant, ranges_of_pass))
+
+
+def dumps_of_converter(rng: np.random.Generator, count: int) -> Iterator[Dump]:
+    """`count` dumps of the converter, by as many models as they take."""
+    return islice((each for _ in repeat(None) for each in ranges_of_converter(rng)), count)

@@ -1,19 +1,13 @@
-"""Dumps of ONNX's reference evaluator: each label gives its bits."""
+"""Dumps of ONNX's reference evaluator: each label gives the bits of its dump."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.interop.blind.dump import check
-from tests.interop.seed_of_the_day import generator
-
-pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
-from tests.interop.blind import onnx_models
+from tests.interop.blind.systems import ONNX_REFERENCE, check_labels
 
 pytestmark = pytest.mark.interop
 
 
 def test_labels() -> None:
-    check("ONNX ReferenceEvaluator", onnx_models.dumps(generator(603), 180, onnx_models.REFERENCE), at_least=180)
+    check_labels(ONNX_REFERENCE)

@@ -140,7 +140,7 @@ def reals_to_cast(rng: np.random.Generator, source: str, target: str) -> Array:
         singles[rng.integers(0, size, 1 + size // 8)] = patterns(1 + size // 8, rng)
     with np.errstate(all="ignore"):
         if source == "f64":
-            return singles.astype(np.float64) * rng.choice([1, 1 + 2.0**-30, 1 - 2.0**-30], size)
+            return np.asarray(singles.astype(np.float64) * rng.choice([1, 1 + 2.0**-30, 1 - 2.0**-30], size))
         return np.asarray(singles.astype(DTYPES_OF[source]))
 
 

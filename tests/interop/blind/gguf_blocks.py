@@ -58,7 +58,7 @@ def dequantize(pool: Array, rng: np.random.Generator) -> Dump:
 def _pool(rng: np.random.Generator) -> Array:
     """Blocks without one of zeros alone, in which systems differ by a sign."""
     found = finite_blocks(rng, BLOCK, *EXPONENTS)
-    return found[(found != 0).any(axis=1)]
+    return np.asarray(found[(found != 0).any(axis=1)])
 
 
 def dumps_of_gguf(rng: np.random.Generator, count: int) -> Iterator[Dump]:

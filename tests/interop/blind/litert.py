@@ -6,7 +6,8 @@ out, and of the optimized kernels what lies behind the last full vector.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -196,5 +197,5 @@ KINDS = (quantize, requantize, fully_connected, convolution, add, dequantize, ba
 
 def dumps(rng: np.random.Generator, count: int, resolver: Any) -> Iterator[Dump]:
     """`count` dumps of a resolver. The ADD without delegates has no rule of ours."""
-    kinds: Sequence[Any] = [kind for kind in KINDS if resolver is not OPTIMIZED or kind is not add]
-    return draws.some(rng, count, [lambda rng, kind=kind: kind(rng, resolver) for kind in kinds])
+    kinds = [kind for kind in KINDS if resolver is not OPTIMIZED or kind is not add]
+    return draws.some(rng, count, [partial(kind, resolver=resolver) for kind in kinds])

@@ -21,8 +21,9 @@ Make = Callable[[np.random.Generator, int], Iterator[Dump]]
 
 def _litert_reference(rng: np.random.Generator, count: int) -> Iterator[Dump]:
     from tests.interop.blind import litert
+    from tests.interop.litert_models import REFERENCE
 
-    return litert.dumps(rng, count, litert.REFERENCE)
+    return litert.dumps(rng, count, REFERENCE)
 
 
 def _litert_optimized(rng: np.random.Generator, count: int) -> Iterator[Dump]:
@@ -33,8 +34,9 @@ def _litert_optimized(rng: np.random.Generator, count: int) -> Iterator[Dump]:
 
 def _litert_xnnpack(rng: np.random.Generator, count: int) -> Iterator[Dump]:
     from tests.interop.blind import litert
+    from tests.interop.litert_models import DEFAULT
 
-    return litert.dumps(rng, count, litert.DEFAULT)
+    return litert.dumps(rng, count, DEFAULT)
 
 
 def _onnxruntime(rng: np.random.Generator, count: int) -> Iterator[Dump]:

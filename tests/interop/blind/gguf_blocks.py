@@ -12,11 +12,11 @@ from requant.convert.blocks.gguf import BLOCK, GGUF_FORMATS
 from tests.interop.blind import blocks, draws
 from tests.interop.blind.dump import Array, Dump
 from tests.interop.blocks.block_cases import finite_blocks
-from tests.interop.llama_cpp.library import quantize_rows
+from tests.interop.llama_cpp.library import dequantize_rows, quantize_rows
 
 EXPONENTS = (-110, 120)
 """Of magnitudes: between them every scale has a reciprocal, and every difference is finite."""
-Quantize = Callable[[Array, str], Array]
+By = Callable[[Array, str], Array]
 
 
 def by_gguf(values: Array, format_name: str) -> Array:
@@ -31,7 +31,7 @@ def by_ggml(values: Array, format_name: str) -> Array:
     return np.frombuffer(quantize_rows(number, values, size), np.uint8)
 
 
-def quantize(pool: Array, by: Quantize, rng: np.random.Generator) -> Dump:
+def quantize(pool: Array, by: By, rng: np.random.Generator) -> Dump:
     format_name = str(rng.choice(list(GGUF_FORMATS)))
     values = blocks.drawn_rows(rng, pool)
     shape = (len(values), values.shape[1] // BLOCK, GGUF_FORMATS[format_name].block_bytes)
@@ -40,7 +40,17 @@ def quantize(pool: Array, by: Quantize, rng: np.random.Generator) -> Dump:
     )
 
 
-def dequantize(pool: Array, rng: np.random.Generator) -> Dump:
+def back_by_gguf(stored: Array, format_name: str) -> Array:
+    with np.errstate(all="ignore"):
+        found = gguf.quants.dequantize(stored.reshape(len(stored), -1), gguf.GGMLQuantizationType[format_name])
+    return np.asarray(found, np.float32)
+
+
+def back_by_ggml(stored: Array, format_name: str) -> Array:
+    return dequantize_rows(format_name, stored, stored.shape[0] * stored.shape[1] * BLOCK)
+
+
+def dequantize(pool: Array, by: By, rng: np.random.Generator) -> Dump:
     """Of what the other direction has made, or of random bytes with finite scales."""
     format_name = str(rng.choice(list(GGUF_FORMATS)))
     width = GGUF_FORMATS[format_name].block_bytes
@@ -49,9 +59,7 @@ def dequantize(pool: Array, rng: np.random.Generator) -> Dump:
     if rng.random() < 0.5:
         stored = rng.integers(0, 256, stored.shape, dtype=np.uint8)
         stored[..., [1, 3] if GGUF_FORMATS[format_name].has_minimum else [1]] &= 0xBB
-    with np.errstate(all="ignore"):
-        real = gguf.quants.dequantize(stored.reshape(len(values), -1), gguf.GGMLQuantizationType[format_name])
-    observed = np.asarray(real, np.float32).reshape(values.shape)
+    observed = by(stored, format_name).reshape(values.shape)
     return blocks.dequantize_dump({"blocks": stored}, observed, label={"format": format_name})
 
 
@@ -64,9 +72,10 @@ def _pool(rng: np.random.Generator) -> Array:
 def dumps_of_gguf(rng: np.random.Generator, count: int) -> Iterator[Dump]:
     """`count` dumps of gguf's Python."""
     pool = _pool(rng)
-    return draws.some(rng, count, (partial(quantize, pool, by_gguf), partial(dequantize, pool)))
+    return draws.some(rng, count, (partial(quantize, pool, by_gguf), partial(dequantize, pool, back_by_gguf)))
 
 
 def dumps_of_ggml(rng: np.random.Generator, count: int) -> Iterator[Dump]:
     """`count` dumps of ggml."""
-    return draws.some(rng, count, (partial(quantize, _pool(rng), by_ggml),))
+    pool = _pool(rng)
+    return draws.some(rng, count, (partial(quantize, pool, by_ggml), partial(dequantize, pool, back_by_ggml)))

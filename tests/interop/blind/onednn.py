@@ -78,9 +78,10 @@ def side(rng: np.random.Generator, storage: str) -> Quantized:
     return per_tensor(storage, scale(rng), draws.zero_point(rng, storage))
 
 
-def weights_side(rng: np.random.Generator, count: int, axis: int) -> Quantized:
+def weights_side(rng: np.random.Generator, count: int, axis: int, *, symmetric: bool = False) -> Quantized:
+    """Along an axis the library takes no zero points, and convolutions take none at all."""
     if count == 1:
-        return per_tensor("i8", scale(rng))
+        return per_tensor("i8", scale(rng), 0 if symmetric else int(rng.choice([0, rng.integers(-20, 20)])))
     return per_axis("i8", draws.scales(rng, count), axis)
 
 
@@ -96,7 +97,7 @@ def matmul(library: Onednn, rng: np.random.Generator) -> Dump:
     rows, depth, columns = (1 + int(each) for each in np.exp2(rng.uniform(0, 6, 3)))
     lhs, rhs = side(rng, source), weights_side(rng, columns if rng.random() < 0.5 else 1, 1)
     x, w = draws.numbers(rng, lhs, rows, depth), rng.integers(-64, 64, (depth, columns)).astype(np.int8)
-    sums = (x.astype(np.int64) - lhs.zero_points[0]) @ w.astype(np.int64)
+    sums = (x.astype(np.int64) - lhs.zero_points[0]) @ (w.astype(np.int64) - rhs.zero_points[0])
     output = output_side(rng, target, sums, (lhs, rhs))
     product = Operator("MatMul", ("lhs_real", "rhs_real"), "real", "f32", sums.shape)
     return matmul_dump((lhs, x), (rhs, w), output, by_onednn(library, product, (lhs, rhs, output), x, w), label=LABEL)
@@ -111,7 +112,7 @@ def convolution(library: Onednn, rng: np.random.Generator) -> Dump:
     depth, outputs = (1, groups) if depthwise else (int(rng.integers(1, 9)), int(rng.integers(1, 9)))
     strides, dilations = rng.integers(1, 3, 2).tolist(), rng.integers(1, 3, 2).tolist()
     top, left, bottom, right = rng.integers(0, 3, 4).tolist()
-    lhs, rhs = side(rng, source), weights_side(rng, outputs if rng.random() < 0.5 else 1, 3)
+    lhs, rhs = side(rng, source), weights_side(rng, outputs if rng.random() < 0.5 else 1, 3, symmetric=True)
     x = draws.numbers(rng, lhs, 1, height, width, groups * depth)
     w = rng.integers(-64, 64, (3, 2, depth, outputs)).astype(np.int8) * np.int8(2 if source == "i8" else 1)
     window = Window(

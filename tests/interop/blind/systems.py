@@ -184,7 +184,7 @@ OTHERS = (
     System("IREE", "iree.compiler", 24, _iree),
     System("ml_dtypes", "ml_dtypes", 150, _ml_dtypes),
     System("gguf", "gguf", 100, _gguf),
-    System("ggml", "gguf", 60, _ggml, LIBRARIES.exists()),
+    System("ggml", "gguf", 100, _ggml, LIBRARIES.exists()),
 )
 """By the environments that have them: these are in one, and those above in environments of their own."""
 

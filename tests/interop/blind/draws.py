@@ -68,7 +68,9 @@ def case(
         point = 0 if symmetric else zero_point(rng, storage)
         return Case(sizes, storage, expressed, np.array(scale(rng, *reach, expressed)), np.array(point))
     axis = len(sizes) - 1 if last_axis else int(rng.integers(len(sizes)))
-    count = sizes[axis]
+    # A single scale along an axis is one scale to some systems.
+    count = max(2, sizes[axis])
+    sizes = (*sizes[:axis], count, *sizes[axis + 1 :])
     found = np.array([scale(rng, *reach, expressed) for _ in range(count)])
     points = [0 if symmetric else zero_point(rng, storage) for _ in range(count)]
     return Case(sizes, storage, expressed, found, np.array(points), axis)
@@ -126,7 +128,9 @@ def numbers(rng: np.random.Generator, side: Quantized, *sizes: int) -> Array:
 def output_scale(rng: np.random.Generator, sums: Array, per_sum: float, highest: float) -> float:
     """A scale that most sums lie within, or beyond which many saturate; a power of two or not."""
     largest = float(np.abs(np.asarray(sums, np.float64)).max())
-    reach = max(largest * per_sum / highest * float(rng.choice([0.3, 0.9, 1.5, 4.0])), 1e-7)
+    reach = largest * per_sum / highest * float(rng.choice([0.3, 0.9, 1.5, 4.0]))
+    # A factor of 256 is too large for XNNPACK.
+    reach = max(reach, per_sum / 100)
     return float(np.float32(2.0 ** np.ceil(np.log2(reach)) if rng.random() < 0.5 else reach))
 
 

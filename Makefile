@@ -58,7 +58,7 @@ $(VENV)-interop/bin/python -m pytest $(PARALLEL) -m interop tests/interop --igno
 $(ONNXRUNTIME_1_32)/bin/python -m pytest $(PARALLEL) -m interop $(ONNXRUNTIME_TESTS)
 $(foreach version,$(TORCH),$(VENV)-torch-$(version)/bin/python -m pytest $(PARALLEL) -m interop $(TORCH_TESTS) &&) true
 $(CHECKPOINTS)/bin/python -m pytest $(PARALLEL) -m interop tests/interop/checkpoint
-$(VENV)-tensorflow/bin/python -m pytest -m interop tests/interop/test_tensorflow_*.py tests/interop/test_fake_quantize.py
+$(VENV)-tensorflow/bin/python -m pytest -m interop tests/interop/test_tensorflow_*.py tests/interop/test_fake_quantize.py tests/interop/blind/test_tensorflow.py
 endef
 
 interop: export REQUANT_EXHAUSTIVE := 1

@@ -306,7 +306,8 @@ def has_report(operation: Operation) -> bool:
 def report_of(operation: Operation, result: Result) -> dict[str, Any]:
     """Return what an operation reports beside its outputs, stages as arrays."""
     # Members of enumerations as plain texts.
-    report = {name: str(each) if isinstance(each, str) else each for name, each in result.report.items()}
+    members = {**result.report, **result.members}
+    report = {name: str(each) if isinstance(each, str) else each for name, each in members.items()}
     report |= result.numbers
     report |= {f"{name}_type": each.type_text for name, each in result.outputs.items()}
     if operation.records is not None and result.records is not None:

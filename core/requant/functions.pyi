@@ -26,6 +26,8 @@ def explain_quantize(
     nan: Literal['profile', 'error', 'lowest', 'zero_point'] = ...,
     seed: int = ...,
     saturate: bool | None = ...,
+    calibration: Mapping[str, Any] | None = ...,
+    error: bool = ...,
     return_report: Literal[False] = ...,
 ) -> NDArray[Any]:
     """Quantize a tensor, and return every arithmetic step of each element.
@@ -35,12 +37,18 @@ def explain_quantize(
     input: The real tensor.
     input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
     output_type: MLIR text. A bare element type takes its shape from the input. A float of at most 16 bits is a cast.
+    `!quant.any` and `!quant.calibrated` leave the scales to be derived.
     profile: The arithmetic contract.
     rounding: Replaces the profile's rounding.
     nan: The result of NaN. One of profile, error, lowest, zero_point.
     seed: Seed of stochastic rounding.
     saturate: Whether values beyond the largest value of an 8-bit float saturate to it. Only for profiles whose `casts`
     offer the choice; their default is true.
+    calibration: How to derive the scales that output_type leaves open. Default: method min_max. Members: symmetric,
+    narrow, reduced, power_of_two, preserve_sparsity, minimum_real_range, epsilon, method, scheme, granularity, axis,
+    block_sizes, averaging_constant, percentile, magnitudes, bins, quantized_bins, first_bins, candidates, profile,
+    storage.
+    error: Whether to report the error against the input.
     return_report: also return the report, a dictionary.
 
     Source: the systems that the profiles are named after.
@@ -58,6 +66,8 @@ def explain_quantize(
     nan: Literal['profile', 'error', 'lowest', 'zero_point'] = ...,
     seed: int = ...,
     saturate: bool | None = ...,
+    calibration: Mapping[str, Any] | None = ...,
+    error: bool = ...,
     return_report: Literal[True],
 ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
 
@@ -102,6 +112,8 @@ def explain_requantize(
     input: ArrayLike,
     output_type: str | Type,
     *,
+    multipliers: ArrayLike | None = ...,
+    shifts: ArrayLike | None = ...,
     input_type: str | Type | None = ...,
     profile: str = ...,
     scheme: str | None = ...,
@@ -113,6 +125,8 @@ def explain_requantize(
     Quantized values or accumulators to requantize.
 
     input: Quantized values or accumulators.
+    multipliers: In the scheme's convention: one, or one per channel.
+    shifts: One per multiplier.
     input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
     output_type: MLIR text. A bare element type takes its shape from the input.
     profile: The arithmetic contract.
@@ -129,6 +143,8 @@ def explain_requantize(
     input: ArrayLike,
     output_type: str | Type,
     *,
+    multipliers: ArrayLike | None = ...,
+    shifts: ArrayLike | None = ...,
     input_type: str | Type | None = ...,
     profile: str = ...,
     scheme: str | None = ...,

@@ -41,9 +41,9 @@ A model calls an input or output by the name in brackets, where there is one. Mo
 option `NAME_type` for the type of an input that an array does not tell. `packing` is about tensors that travel, so
 functions and subcommands do not have it; a text such as a type or a module is a file on the command line.
 
-Conversions have more than their tables say. Quantize derives scales that `output_type` leaves open, in JSON with
-`calibration` ([calibration](calibration.md)), and reports its error against the input with `error`. Requantize takes
-`multipliers` in the place of derived ones. A model also takes scales, zero points, multipliers and shifts as tensors.
+Conversions have more as models than their tables say: scales and zero points as tensors, and the members of
+`calibration` ([calibration](calibration.md)) as parameters of their own. The functions `requant.quantize`, `dequantize`
+and `requantize` have a page of their own ([Python](python.md)), and neither derive scales nor report an error.
 [Other systems' operators](operators.md) have a page of their own.
 """
 _GROUPS = {"ops": "Arithmetic", "params": "Parameters", "explain": "Explanations"}

@@ -18,9 +18,7 @@ from requant_service.json_api.catalog import operators as operator_catalog
 from requant_service.json_api.catalog import profiles, schemes
 from requant_service.json_api.routes import (
     checkpoints,
-    convert,
     described,
-    explain,
     lowering,
     operators,
     tosa,
@@ -55,9 +53,9 @@ class Application(_RoutedStarlette):
     """The service as an ASGI application. Its threads and kernels come to life with its lifespan."""
 
     def __init__(self, settings: Settings) -> None:
-        topics = [convert, explain, vectors, described, tosa, operators]
+        topics = [vectors, described, tosa, operators]
         topics += [npy, forms, oip]
-        routers = [*(topic.router for topic in topics), oip.shared_memory_router]
+        routers = [described.router_of_conversions, *(topic.router for topic in topics), oip.shared_memory_router]
         routers += [described.routers[Work.TEXTS], described.routers[Work.MODULES]]
         topics = [lowering, checkpoints]
         topics += [profiles, schemes, operator_catalog, meta]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 
 import requant
 from requant.calibration.methods import CALIBRATION_METHODS
+from requant.command.main import main
 from tests.support import oip_wire
 from tests.support.cases import EXHAUSTIVE, check_each, sample
 
@@ -383,3 +386,49 @@ def test_multipliers_beside_the_tensor(client: httpx.Client) -> None:
     found = client.post("/v1/multipart/requantize", files=files)
     assert found.status_code == 200, found.text
     assert found.content == expected.content
+
+
+def test_functions_and_subcommands_derive_scales_as_json_does(
+    client: httpx.Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = np.array([0.5, -1.0, 0.25, 3.0], np.float32)
+    calibration = {"method": "min_max", "scheme": "litert", "narrow": True}
+    body = {
+        "input": {"type": "tensor<4xf32>", "values": x.tolist()},
+        "output_type": "!quant.any<i8:f32>",
+        "calibration": calibration,
+        "error": True,
+    }
+    reply = client.post("/v1/explain/quantize", json=body).json()
+    output, report = requant.explain_quantize(
+        x, "!quant.any<i8:f32>", calibration=calibration, error=True, return_report=True
+    )
+    assert output.tolist() == reply["output"]["values"]
+    assert report["output_type"] == reply["output"]["type"]
+    assert report["parameters"] == reply["parameters"]
+    assert report["error"] == reply["report"]["error"]
+    np.save(tmp_path / "x.npy", x)
+    flags = ["--output-type", "!quant.any<i8:f32>", "--calibration", json.dumps(calibration), "--error"]
+    assert main(["quantize", str(tmp_path / "x.npy"), *flags]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["values"] == reply["output"]["values"]
+    assert printed["parameters"] == reply["parameters"]
+    assert printed["error"] == reply["report"]["error"]
+
+
+def test_functions_take_multipliers_as_json_does(client: httpx.Client) -> None:
+    body = {
+        "input": {"type": "tensor<2xi32>", "values": [100, -20]},
+        "output_type": "i8",
+        "scheme": "gemmlowp",
+        "multipliers": [{"multiplier": 1 << 30, "shift": 3}],
+    }
+    reply = client.post("/v1/explain/requantize", json=body).json()
+    q = np.array([100, -20], np.int32)
+    output, report = requant.explain_requantize(
+        q, "i8", multipliers=[1 << 30], shifts=[3], scheme="gemmlowp", return_report=True
+    )
+    assert output.tolist() == reply["output"]["values"]
+    assert report["multipliers"] == reply["multipliers"]
+    with pytest.raises(requant.RequantError, match="come together"):
+        requant.explain_requantize(q, "i8", multipliers=[1 << 30], scheme="gemmlowp")

@@ -55,6 +55,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item.nodeid in seeded]
 
 
+@pytest.fixture
+def no_debugger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each error TOSA's reference model starts gdb and waits for its backtrace; without one, perhaps for ever."""
+    debugger = tmp_path / "gdb"
+    debugger.write_text("#!/bin/sh\n")
+    debugger.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """An environment none of whose tests draws a seed has nothing to repeat."""
     if os.environ.get("CONFORMANCE_ROUND") == "again" and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:

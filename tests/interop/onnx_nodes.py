@@ -1,12 +1,16 @@
-"""QuantizeLinear, DequantizeLinear and Cast as models of one node, with everything but the attributes as an input."""
+"""QuantizeLinear, DequantizeLinear, Cast and QLinearMatMul as models of one node, all but the attributes as inputs."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto, helper
+
+Array = NDArray[Any]
 
 ELEMENT_TYPES: dict[str, int] = {
     "f32": TensorProto.FLOAT,
@@ -85,3 +89,33 @@ def cast_node(source: str, target: str, saturate: bool | None = None, round_mode
         [helper.make_tensor_value_info("y", ELEMENT_TYPES[target], ["d"])],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+PRODUCT_INPUTS = ("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point")
+
+
+def one_product(storage: str) -> Any:
+    """A model of one QLinearMatMul of a column."""
+    stored = TensorProto.INT8 if storage == "i8" else TensorProto.UINT8
+    shapes: dict[str, list[Any]] = {"a": ["n", 1], "b": [1, 1]}
+    inputs = [
+        helper.make_tensor_value_info(
+            name, TensorProto.FLOAT if name.endswith("scale") else stored, shapes.get(name, [])
+        )
+        for name in PRODUCT_INPUTS
+    ]
+    graph = helper.make_graph(
+        [helper.make_node("QLinearMatMul", PRODUCT_INPUTS, ["y"])],
+        "one",
+        inputs,
+        [helper.make_tensor_value_info("y", stored, ["n", 1])],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def column_inputs(stored: Array, given: tuple[float, int], wanted: tuple[float, int]) -> dict[str, Array]:
+    """The inputs of `one_product` that requantize a vector: by a matrix of one 1. Pairs are scale and zero point."""
+    kind = stored.dtype
+    values = (stored[:, None], np.float32(given[0]), kind.type(given[1]), np.ones((1, 1), kind), np.float32(1))
+    fed = (*values, kind.type(0), np.float32(wanted[0]), kind.type(wanted[1]))
+    return {name: np.asarray(value) for name, value in zip(PRODUCT_INPUTS, fed, strict=True)}

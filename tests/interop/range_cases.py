@@ -47,6 +47,16 @@ def beside(lows: Array, highs: Array) -> tuple[Array, Array]:
     return kept[0], kept[1]
 
 
+def elements_of_range(low: float, high: float, bits: int, narrow: bool, rng: np.random.Generator) -> Array:
+    """Elements on ties and near them, beyond the range, and the odd ones."""
+    levels = (1 << bits) - 1 - narrow
+    step = np.float32(np.float32(high) - np.float32(low)) / np.float32(levels)
+    ties = ((rng.integers(-2, levels + 2, 200) + 0.5) * float(step) + low).astype(np.float32)
+    spread = rng.uniform(low - abs(low), high + abs(high), 200).astype(np.float32)
+    odd = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 3e38], np.float32)
+    return np.concatenate([ties, np.nextafter(ties, np.float32(np.inf)), spread, odd])
+
+
 class RangeComparison:
     """Compares our parameters with a system's, one range at a time, and counts."""
 

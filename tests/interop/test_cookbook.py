@@ -1,4 +1,4 @@
-"""The programs of docs/cookbook that run LiteRT or onnxruntime, as installed, and what they go with."""
+"""The programs of docs/cookbook and docs/cases.md that run LiteRT or onnxruntime, and what they go with."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ pytest.importorskip("onnxruntime")
 INSTALLED = {"ai_edge_litert", "onnxruntime"}
 
 
-@pytest.mark.parametrize("page", ["fully_connected.md", "torch_to_onnx.md"])
+@pytest.mark.parametrize("page", ["cookbook/fully_connected.md", "cookbook/torch_to_onnx.md", "cases.md"])
 def test_the_programs_print_what_stands_under_them(server: Server, tmp_path: Path, page: str) -> None:
-    if page == "fully_connected.md" and platform.machine() not in ("x86_64", "AMD64"):
+    if page != "cookbook/torch_to_onnx.md" and platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("the page shows LiteRT on x86-64")
-    found = list(blocks((DOCS / "cookbook" / page).read_text()))
+    found = list(blocks((DOCS / page).read_text()))
     assert any(block.needs & INSTALLED for block in found)
     with Reader(tmp_path, server) as reader:
         for block in found:

@@ -16,21 +16,11 @@ from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import fake_quantize
 from tests.interop.conformance.subject import ranges as ranges_of
-from tests.interop.range_cases import Array, ranges
+from tests.interop.range_cases import Array, elements_of_range, ranges
 
 pytestmark = pytest.mark.interop
 
 BITS = (2, 3, 4, 7, 8, 12, 16)
-
-
-def data(low: float, high: float, bits: int, narrow: bool, rng: np.random.Generator) -> Array:
-    """Elements on ties and near them, beyond the range, and the odd ones."""
-    levels = (1 << bits) - 1 - narrow
-    step = np.float32(np.float32(high) - np.float32(low)) / np.float32(levels)
-    ties = ((rng.integers(-2, levels + 2, 200) + 0.5) * float(step) + low).astype(np.float32)
-    spread = rng.uniform(low - abs(low), high + abs(high), 200).astype(np.float32)
-    odd = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 3e38], np.float32)
-    return np.concatenate([ties, np.nextafter(ties, np.float32(np.inf)), spread, odd])
 
 
 def ours(
@@ -61,7 +51,7 @@ def test_litert(resolver: str) -> None:
     )
     for index, (low, high) in enumerate(zip(*ranges(22, 150), strict=True)):
         bits = BITS[index % len(BITS)]
-        x = data(low, high, bits, False, rng)
+        x = elements_of_range(low, high, bits, False, rng)
         found = ours(x, low, high, "litert", bits, False)
         if found is not None:
             model = litert_models.fake_quant(x.shape, float(low), float(high), bits)
@@ -82,7 +72,7 @@ def test_tensorflow(narrow: bool) -> None:
     others = Comparison(f"{title}, args and channels", systems.TENSORFLOW, fake_quantize("tf_fake_quant"), rule)
     for index, (low, high) in enumerate(zip(*ranges(24, 300), strict=True)):
         bits = BITS[index % len(BITS)]
-        x = data(low, high, bits, narrow, rng)
+        x = elements_of_range(low, high, bits, narrow, rng)
         settings = {"num_bits": bits, "narrow_range": narrow}
         found = ours(x, low, high, "tf_fake_quant_vars", bits, narrow)
         if found is None:

@@ -6,16 +6,12 @@ is poison there are errors here, and are left out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from requant.mlir import parse_type
-from tests.core.lowering.modules import lowered
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import operator, profile
@@ -23,35 +19,15 @@ from tests.interop.quantized_case import Case, bounds
 from tests.interop.seed_of_the_day import generator
 from tests.support.operator_calls import run, tensor
 
-pytestmark = pytest.mark.interop
-compiler = pytest.importorskip("iree.compiler", reason="PyPI: iree-base-compiler")
-runtime = pytest.importorskip("iree.runtime", reason="PyPI: iree-base-runtime")
+pytest.importorskip("iree.compiler", reason="PyPI: iree-base-compiler")
+pytest.importorskip("iree.runtime", reason="PyPI: iree-base-runtime")
 
-Array = NDArray[Any]
-PASSES = ("lower-quant-ops", "strip-func-quant-types")
+from tests.interop.iree_casts import in_iree, within
+
+pytestmark = pytest.mark.interop
+
 SIZE = 4096
 STORAGES = ("i8", "u8", "i16")
-
-
-def in_iree(case: Case, cast: str, given: Array) -> Array:
-    """One cast, qcast or dcast, between f32 and the integers that are stored."""
-    shape = "x".join(map(str, case.shape))
-    real, quantized = f"tensor<{shape}xf32>", f"tensor<{shape}x{case.element}>"
-    source, target = (real, quantized) if cast == "qcast" else (quantized, real)
-    text = f"""func.func @main(%x: {source}) -> {target} {{
-      %r = quant.{cast} %x : {source} to {target}
-      return %r : {target}
-    }}"""
-    module = lowered(text, *PASSES).write()
-    # MLIR's canonicalizer folds the casts of a stored integer to the quantized type and back.
-    while cast_ := re.search(r"^ *(%\w+) = quant\.scast (%\w+) : .*\n", module, re.MULTILINE):
-        module = re.sub(rf"{cast_[1]}\b", cast_[2], module.replace(cast_[0], ""))
-    assert "quant" not in module
-    flags = ["--iree-llvmcpu-target-cpu=generic"]
-    binary = compiler.compile_str(module, target_backends=["llvm-cpu"], extra_args=flags)
-    loaded: Any = runtime.load_vm_flatbuffer(binary, driver="local-sync")
-    # A copy: what it hands out lives no longer than the module.
-    return np.array(loaded.main(given).to_host())
 
 
 def cases(rng: np.random.Generator, storage: str) -> Sequence[Case]:
@@ -75,9 +51,7 @@ def test_qcast(storage: str) -> None:
         scale, zero = (case.for_each(each).reshape(case.shape) for each in (case.scales, case.zero_points))
         # Quarters of steps, ties among them.
         x = ((rng.integers(4 * low, 4 * high + 1, case.shape) / 4 - zero) * scale).astype(np.float32)
-        with np.errstate(all="ignore"):
-            whole = np.trunc(x / scale.astype(np.float32) + zero.astype(np.float32))
-        x = np.where((whole >= low) & (whole <= high), x, np.float32(0))
+        x = within(case, x)
         theirs = in_iree(case, "qcast", x).view(case.dtype)
         attributes = {"output_type": parse_type(case.element)}
         (ours,) = run("mlir.quant.qcast", {"input": tensor("f32", x)}, attributes).values()

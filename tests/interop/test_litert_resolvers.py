@@ -23,7 +23,6 @@ from requant.integer.conv2d import Padding, WeightsLayout, Window, plan_conv2d
 from requant.integer.matmul import plan_matmul
 from tests.interop.integer.quantized_tensors import (
     Array,
-    Quantized,
     per_axis,
     per_tensor,
     run_product,
@@ -34,10 +33,11 @@ from tests.support.page_table import page_table
 pytest.importorskip("flatbuffers")
 pytest.importorskip("ai_edge_litert")
 
-from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import OpResolverType
 
-from tests.interop.litert_models import DEQUANTIZE, QUANTIZE, Operand, model_of, one_operator, run_inputs
+from tests.interop.integer import litert_operators
+from tests.interop.integer.litert_operators import operand
+from tests.interop.litert_models import DEQUANTIZE, QUANTIZE, Operand, one_operator, run_inputs
 
 pytestmark = [
     pytest.mark.interop,
@@ -65,10 +65,6 @@ class Operation:
     model: bytes
     inputs: list[Array]
     ours: Callable[..., Array]
-
-
-def operand(side: Quantized) -> Operand:
-    return Operand(side.storage, side.scales, side.zero_points, side.axis)
 
 
 def flat(plan: Any, *inputs: Array) -> Array:
@@ -126,26 +122,19 @@ def weights(*shape: int) -> Array:
     return RNG.integers(-16, 17, shape).astype(np.int8)
 
 
-def bias(scales: Array, count: int) -> tuple[tuple[int, ...], Operand, Array]:
-    numbers = RNG.integers(-500, 500, count).astype(np.int32)
-    return (count,), Operand("i32", X.scales[0] * scales, np.zeros(scales.size, np.int64)), numbers
+def bias(count: int) -> Array:
+    return RNG.integers(-500, 500, count).astype(np.int32)
 
 
 def fully_connected(channels: int) -> Operation:
     """`channels` scales of 64 output channels: one or all."""
     scales = (2.0 ** RNG.integers(-7, -4, channels)).astype(np.float32)
-    x, w, b = X.data(RNG, 300, 32), weights(64, 32), bias(scales, 64)
+    x, w, b = X.data(RNG, 300, 32), weights(64, 32), bias(64)
     sides = X.tensor(*x.shape), per_axis("i8", scales, 1).tensor(32, 64)
     return Operation(
-        model_of(
-            int(schema.BuiltinOperator.FULLY_CONNECTED),
-            [(x.shape, operand(X)), (w.shape, operand(per_axis("i8", scales, 0)), w), b],
-            ((300, 64), operand(Y)),
-            (int(schema.BuiltinOptions.FullyConnectedOptions), schema.FullyConnectedOptionsT()),
-            version=5,
-        ),
+        litert_operators.fully_connected(X, 300, (per_axis("i8", scales, 0), w), Y, b),
         [x],
-        lambda **rule: run_product(plan_matmul(*sides, Y.element, bias=tensor("64xi32"), **rule), x, w.T, b[2]),
+        lambda **rule: run_product(plan_matmul(*sides, Y.element, bias=tensor("64xi32"), **rule), x, w.T, b),
     )
 
 
@@ -159,26 +148,15 @@ def convolution(*, depthwise: bool) -> Operation:
     )
     scales = (2.0 ** RNG.integers(-7, -4, channels)).astype(np.float32)
     side = per_axis("i8", scales, axis)
-    x, w, b = X.data(RNG, 1, 40, 40, channels), weights(*shape), bias(scales, channels)
-    options: Any = schema.DepthwiseConv2DOptionsT() if depthwise else schema.Conv2DOptionsT()
-    options.padding, options.strideH, options.strideW = schema.Padding.VALID, 1, 1
-    options.dilationHFactor = options.dilationWFactor = 1
-    if depthwise:
-        options.depthMultiplier = 1
-    name = "DepthwiseConv2D" if depthwise else "Conv2D"
-    operator = schema.BuiltinOperator.DEPTHWISE_CONV_2D if depthwise else schema.BuiltinOperator.CONV_2D
+    x, w, b = X.data(RNG, 1, 40, 40, channels), weights(*shape), bias(channels)
 
     def ours(**rule: Any) -> Array:
         sides = X.tensor(*x.shape), side.tensor(*shape)
         plan = plan_conv2d(*sides, Y.element, window=window, bias=tensor(f"{channels}xi32"), **rule)
-        return run_product(plan, x, w, b[2])
+        return run_product(plan, x, w, b)
 
-    model = model_of(
-        int(operator),
-        [(x.shape, operand(X)), (shape, operand(side), w), b],
-        ((1, 38, 38, channels), operand(Y)),
-        (int(getattr(schema.BuiltinOptions, f"{name}Options")), options),
-        version=5,
+    model = litert_operators.convolution(
+        (X, x.shape), (side, w), (Y, (1, 38, 38, channels)), b, window, multiplier=1 if depthwise else None
     )
     return Operation(model, [x], ours)
 
@@ -187,13 +165,7 @@ def batch_matmul() -> Operation:
     a, b = X.data(RNG, 3, 30, 5) // 4, X.data(RNG, 3, 5, 40) // 4
     y = per_tensor("i8", 16.0, 5)
     return Operation(
-        model_of(
-            int(schema.BuiltinOperator.BATCH_MATMUL),
-            [(a.shape, operand(X)), (b.shape, operand(X))],
-            ((3, 30, 40), operand(y)),
-            (int(schema.BuiltinOptions.BatchMatMulOptions), schema.BatchMatMulOptionsT()),
-            version=2,
-        ),
+        litert_operators.batch_matmul((X, X, y), a, b),
         [a, b],
         lambda **rule: run_product(plan_matmul(X.tensor(*a.shape), X.tensor(*b.shape), y.element, **rule), a, b),
     )
@@ -203,16 +175,8 @@ def add() -> Operation:
     numbers = np.arange(-128, 128).astype(np.int8)
     a, b = np.repeat(numbers, 256), np.tile(numbers, 256)
     sides = [per_tensor("i8", scale, zero) for scale, zero in ((0.1, 3), (0.3, -128), (0.2, 127))]
-    options = schema.AddOptionsT()
-    options.potScaleInt16 = False
     return Operation(
-        model_of(
-            int(schema.BuiltinOperator.ADD),
-            [(a.shape, operand(side)) for side in sides[:2]],
-            (a.shape, operand(sides[2])),
-            (int(schema.BuiltinOptions.AddOptions), options),
-            version=2,
-        ),
+        litert_operators.add(a.shape, sides),
         [a, b],
         lambda profile: flat(
             plan_add(sides[0].tensor(a.size), sides[1].tensor(a.size), sides[2].element, profile), a, b

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
-import ml_dtypes
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tests.interop import traps
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile
 from tests.interop.quantized_case import (
-    NUMPY,
     Case,
     parameter_counts,
     per_stored_tensor,
@@ -25,22 +19,13 @@ from tests.interop.quantized_case import (
 )
 from tests.interop.seed_of_the_day import generator
 
-reference: Any = pytest.importorskip("onnx.reference")
+pytest.importorskip("onnx.reference")
 
-from tests.interop.onnx_nodes import one_node  # noqa: E402
+from tests.interop.onnx_reference_linear import FLOATS, run
 
 pytestmark = pytest.mark.interop
 
-Array = NDArray[Any]
-
 INTEGERS = ("i2", "u2", "i4", "u4", "i8", "u8", "i16", "u16")
-FLOATS = {
-    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
-    "f8E5M2": ml_dtypes.float8_e5m2,
-    "f4E2M1FN": ml_dtypes.float4_e2m1fn,
-}
-"""Those that are storage in an MLIR type."""
-NARROW = {"i2": ml_dtypes.int2, "u2": ml_dtypes.uint2, "i4": ml_dtypes.int4, "u4": ml_dtypes.uint4}
 SCALES = {"f32": (0.0237, 3e-39, 3e37), "f16": (0.0237, 6e-8), "bf16": (0.0237, 1e-12)}
 LAYOUTS = (
     ((26, 4001), 0, None), ((31, 40, 101), 1, None), ((4001, 26), 1, None),
@@ -49,30 +34,6 @@ LAYOUTS = (
 
 GRANULARITIES = (("per_axis", "sub_channel"), ("per_axis",))
 """Of integers, and of small floats."""
-
-
-def onnx_dtype(storage: str) -> np.dtype[Any]:
-    return np.dtype(FLOATS.get(storage) or NARROW.get(storage) or f"{storage[0]}{int(storage[1:]) // 8}")
-
-
-@cache
-def evaluator(*node: Any) -> Any:
-    return reference.ReferenceEvaluator(one_node(*node))
-
-
-def run(operator: str, case: Case, source: Array) -> Array:
-    node = evaluator(operator, case.storage, case.expressed, len(case.shape), case.axis, case.block, 28)
-    stored = onnx_dtype(case.storage)
-    points = case.zero_points.astype(np.float32).astype(stored) if case.storage in FLOATS else case.zero_points
-    inputs = {"x": source, "s": case.scales.astype(NUMPY[case.expressed]), "z": points.astype(stored)}
-    if operator == "DequantizeLinear":
-        inputs["x"] = source.view(stored) if case.storage in FLOATS else source.astype(stored)
-    with np.errstate(all="ignore"):
-        (result,) = node.run(None, inputs)
-    if operator == "DequantizeLinear":
-        return np.asarray(result)
-    assert result.dtype == stored
-    return np.asarray(result.view(np.uint8) if case.storage in FLOATS else result.astype(case.dtype))
 
 
 def laid_out(storage: str, expressed: str, rng: np.random.Generator, *, symmetric: bool = False) -> list[Case]:

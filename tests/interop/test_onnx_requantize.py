@@ -17,34 +17,15 @@ from tests.interop.onnxruntime_version import PROFILE
 from tests.interop.quantized_case import Case
 from tests.interop.seed_of_the_day import generator
 
-onnx: Any = pytest.importorskip("onnx")
+pytest.importorskip("onnx")
 reference: Any = pytest.importorskip("onnx.reference")
 ort: Any = pytest.importorskip("onnxruntime")
+
+from tests.interop.onnx_nodes import column_inputs, one_product  # noqa: E402
 
 pytestmark = pytest.mark.interop
 
 Array = NDArray[Any]
-
-NAMES = ("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point")
-
-
-def one_product(storage: str) -> Any:
-    """A model of one QLinearMatMul of a column."""
-    stored = onnx.TensorProto.INT8 if storage == "i8" else onnx.TensorProto.UINT8
-    shapes: dict[str, list[Any]] = {"a": ["n", 1], "b": [1, 1]}
-    inputs = [
-        onnx.helper.make_tensor_value_info(
-            name, onnx.TensorProto.FLOAT if name.endswith("scale") else stored, shapes.get(name, [])
-        )
-        for name in NAMES
-    ]
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("QLinearMatMul", NAMES, ["y"])],
-        "one",
-        inputs,
-        [onnx.helper.make_tensor_value_info("y", stored, ["n", 1])],
-    )
-    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
 
 
 def ratios(rng: np.random.Generator) -> list[tuple[float, float]]:
@@ -75,9 +56,7 @@ def test_requantize(storage: str) -> None:
             plan = plan_requantize(given.tensor, wanted.tensor, name)
             ours = np.empty(stored.size, plan.output_dtype)
             plan.run(stored, ours)
-            kind = stored.dtype
-            values = (stored[:, None], np.float32(scale_in), kind.type(z_in), np.ones((1, 1), kind), np.float32(1))
-            fed = dict(zip(NAMES, (*values, kind.type(0), np.float32(scale_out), kind.type(z_out)), strict=True))
-            (theirs,) = run(None, {key: np.asarray(value) for key, value in fed.items()})
+            fed = column_inputs(stored, (scale_in, z_in), (scale_out, z_out))
+            (theirs,) = run(None, fed)
             comparison.add((scale_in, z_in, scale_out, z_out), stored, ours, theirs[:, 0])
         comparison.finish(35_000)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,7 @@ from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile
 from tests.interop.quantized_case import (
-    NUMPY,
     Case,
-    bounds,
     parameter_counts,
     per_stored_tensor,
     per_tensor,
@@ -32,7 +29,9 @@ from tests.interop.quantized_case import (
 from tests.interop.seed_of_the_day import generator
 from tests.interop.torch_version import EAGER_PROFILE
 
-torch: Any = pytest.importorskip("torch")
+pytest.importorskip("torch")
+
+from tests.interop.torch_quantized import EAGER, as_array, decomposed, eager_dequantized, eager_quantized
 
 pytestmark = [
     pytest.mark.interop,
@@ -45,7 +44,6 @@ Array = NDArray[Any]
 # The last of f32 and bf16 have an infinite reciprocal: 0 becomes NaN.
 SCALES = {"f32": (0.0237, 0.5, 3e-39, 3e37, 1e-45), "f16": (0.0237, 6e-8), "bf16": (0.0237, 1e-12, 1e-40)}
 AXES = (((26, 4001), 0), ((31, 40, 101), 1), ((4001, 26), 1))
-EAGER = {"i8": "qint8", "u8": "quint8", "i32": "qint32"}
 DECOMPOSED = ("i4", "u4", "i8", "u8", "i16", "u16", "i32")
 
 
@@ -83,60 +81,6 @@ def between_floats(case: Case) -> Case:
     Not in blocks: MLIR's sub-channel types hold scales in the expressed type.
     """
     return case if case.block is not None else replace(case, scales=case.scales * 1.0003)
-
-
-def as_tensor(array: Array) -> Any:
-    if array.dtype == NUMPY["bf16"]:
-        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
-    return torch.from_numpy(np.ascontiguousarray(array))
-
-
-def as_array(tensor: Any) -> Array:
-    if tensor.dtype == torch.bfloat16:
-        return np.array(tensor.contiguous().view(torch.uint16).numpy()).view(NUMPY["bf16"])
-    return np.array(tensor.contiguous().numpy())
-
-
-def eager_quantized(case: Case, source: Array) -> Any:
-    kind = getattr(torch, EAGER[case.storage])
-    if case.axis is None:
-        return torch.quantize_per_tensor(as_tensor(source), float(case.scales), int(case.zero_points), kind)
-    scales, points = torch.from_numpy(case.scales), torch.from_numpy(case.zero_points)
-    return torch.quantize_per_channel(as_tensor(source), scales, points, case.axis, kind)
-
-
-def eager_dequantized(case: Case, source: Array) -> Array:
-    if case.axis is None:
-        made = torch._make_per_tensor_quantized_tensor(as_tensor(source), float(case.scales), int(case.zero_points))
-    else:
-        scales, points = torch.from_numpy(case.scales), torch.from_numpy(case.zero_points)
-        made = torch._make_per_channel_quantized_tensor(as_tensor(source), scales, points, case.axis)
-    return as_array(made.dequantize())
-
-
-def decomposed(case: Case, source: Array, operation: str) -> Array:
-    """Run quantized_decomposed.quantize_... or dequantize_..., with 4 bits as bounds within 8."""
-    import_module("torch.ao.quantization.fx._decomposed")
-    operators = torch.ops.quantized_decomposed
-    kind = as_tensor(np.empty(0, case.dtype)).dtype
-    real = as_tensor(np.empty(0, NUMPY[case.expressed])).dtype
-    lowest, highest = bounds(case.storage)
-    x = as_tensor(source)
-    if case.axis is None:
-        operator = getattr(operators, f"{operation}_per_tensor")
-        further = {"out_dtype": real} if operation == "dequantize" else {}
-        return as_array(operator(x, float(case.scales), int(case.zero_points), lowest, highest, kind, **further))
-    scales, points = (
-        torch.from_numpy(case.scales.astype(np.float32)),
-        torch.from_numpy(case.zero_points.astype(np.int32)),
-    )
-    if case.block is None:
-        operator = getattr(operators, f"{operation}_per_channel")
-        further = {"out_dtype": real} if operation == "dequantize" else {}
-        return as_array(operator(x, scales, points, case.axis, lowest, highest, kind, **further))
-    operator = getattr(operators, f"{operation}_per_channel_group")
-    trailing = [real] if operation == "dequantize" else []
-    return as_array(operator(x, scales, points, lowest, highest, kind, case.block, *trailing))
 
 
 @pytest.mark.parametrize("granularity", ["per_tensor", "per_axis"])

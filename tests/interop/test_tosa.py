@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,22 +30,13 @@ pytest.importorskip("tosa_reference_model")
 
 from tests.interop.tosa_model import Verdict, rescale
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("no_debugger")]
 
 Array = NDArray[Any]
 
 MODES = [(True, mode) for mode in ROUNDINGS] + [(False, "SINGLE_ROUND"), (False, "INEXACT_ROUND")]
 DRAWS = 48
 ROWS = 400
-
-
-@pytest.fixture(autouse=True)
-def no_debugger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For each error the model starts gdb and waits for its backtrace; if there is none, it may wait for ever."""
-    debugger = tmp_path / "gdb"
-    debugger.write_text("#!/bin/sh\n")
-    debugger.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
 
 
 def tell(text: str, capfd: pytest.CaptureFixture[str]) -> None:

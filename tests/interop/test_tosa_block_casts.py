@@ -5,7 +5,6 @@ A deliberate difference is counted apart: quotients of mxint8 below 2^-48 that t
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,19 +28,10 @@ pytest.importorskip("tosa_reference_model")
 from tests.interop.blocks.block_cases import finite_blocks
 from tests.interop.tosa_block_casts import cast_from_blocks, cast_to_blocks, takes
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("no_debugger")]
 
 Array = NDArray[Any]
 ROWS = 4000
-
-
-@pytest.fixture(autouse=True)
-def no_debugger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For each error the model starts gdb and waits for its backtrace; if there is none, it may wait for ever."""
-    debugger = tmp_path / "gdb"
-    debugger.write_text("#!/bin/sh\n")
-    debugger.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
 
 
 def blocks(seed: int) -> Array:

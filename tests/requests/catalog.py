@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 from requant.description import Operation
@@ -58,7 +57,7 @@ class Entry:
         return frozenset(each.name for each in MODELS[self.model].parameters)
 
 
-def _of_operation(operation: Operation, *, multipliers: bool = False) -> Entry:
+def _of_operation(operation: Operation) -> Entry:
     return Entry(
         model=operation.name,
         route=f"/v1/{operation.path or operation.name}",
@@ -68,11 +67,8 @@ def _of_operation(operation: Operation, *, multipliers: bool = False) -> Entry:
         numbers={each.name: each.model_name or each.name for each in operation.numbers},
         several={each.several: each.model_name or each.name for each in operation.tensors if each.several},
         columns={
-            **({"multipliers": _MULTIPLIERS} if multipliers else {}),
-            **{
-                records.name: {each.name: each.numbers.model_name or each.numbers.name for each in records.members}
-                for records in operation.record_inputs
-            },
+            records.name: {each.name: each.numbers.model_name or each.numbers.name for each in records.members}
+            for records in operation.record_inputs
         },
         described=operation,
     )
@@ -105,9 +101,7 @@ _UNDESCRIBED = (
 
 
 def _entries() -> Iterator[Entry]:
-    for operation in chain(CONVERSIONS.values(), EXPLANATIONS.values()):
-        yield _of_operation(operation, multipliers=operation.name.endswith("requantize"))
-    yield from map(_of_operation, OPERATIONS.values())
+    yield from map(_of_operation, (*CONVERSIONS.values(), *EXPLANATIONS.values(), *OPERATIONS.values()))
     yield from _UNDESCRIBED
     yield from map(_of_operator, OPERATORS.values())
 

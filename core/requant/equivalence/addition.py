@@ -2,21 +2,23 @@
 
 Of few pairs all are computed: 2^16 of 8 bits. Of more, an addition is reduced to rules of one input where it is a sum
 of what becomes of either operand alone, followed by a requantization of the sum, as LiteRT's and TOSA's are: if both
-additions scale their operands alike, they are equal if and only if the requantizations are for every sum that occurs;
-and each sum that differs stands for the pairs that make it.
+additions scale their operands alike, they are equal if the requantizations are for every sum; else the sums of all
+pairs are computed.
 """
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.equivalence.decision import Common, compare
+from requant.equivalence.decision import compare
 from requant.equivalence.rules import Array, scaling_rule, single
-from requant.equivalence.sweep import SAMPLES, convert_all
+from requant.equivalence.sweep import SAMPLES, Tally, compared, convert_all, thinned
 from requant.errors import UnsupportedError
 from requant.errors.cancellation import check_cancelled, checked
 from requant.integer.add import AddPlan, FixedPointAddition, plan_add
@@ -26,6 +28,7 @@ from requant.plan.operands import StoredOperand
 MAX_PAIRS = 1 << 20
 """Of more pairs not all are computed."""
 _ELEMENTS = 1 << 40
+_ROWS = 1024
 
 
 class AdditionMethod(StrEnum):
@@ -164,45 +167,45 @@ def _scaled_alike(first: AddPlan, second: AddPlan, lhs: Array, rhs: Array) -> tu
 def _by_sums(
     first: AddPlan, second: AddPlan, values: tuple[Array, Array], scaled: tuple[Array, Array]
 ) -> AdditionEquivalence:
+    """Compare what is made of sums: by thresholds of all sums, and where these differ by the sums of all pairs."""
     rules = []
     lowest, highest = (int(scaled[0].min() + scaled[1].min()), int(scaled[0].max() + scaled[1].max()))
     for plan in (first, second):
         assert isinstance(plan.arithmetic, FixedPointAddition)
         rule = scaling_rule(plan.arithmetic.last, f"sums of profile {plan.profile}")
         rules.append(replace(rule, parts=(replace(rule.parts[0], lowest=lowest, highest=highest),)))
+    pairs = values[0].size * values[1].size
     decided = compare(rules[0], rules[1])
-    common = decided.parts[0].common
-    if common is None:
-        raise UnsupportedError("what these additions make of a sum is not proven to be monotone with few outcomes")
-    below = np.sort(scaled[1])
+    if decided.equal and not decided.neither:
+        return AdditionEquivalence(
+            method=AdditionMethod.REDUCTION,
+            inputs=pairs, differing=0, only_first=0, only_second=0, neither=0, sample=(),
+        )  # fmt: skip
+    count = values[1].size
 
-    def pairs_up_to(sum_: int) -> int:
-        return int(np.searchsorted(below, sum_ - scaled[0], side="right").sum())
+    def row(index: int) -> Tally:
+        sums = (scaled[0][index] + scaled[1]).astype(rules[0].plan.input_dtype)
+        return compared(rules[0], rules[1], sums, index * count)
 
-    counts = {"differing": 0, "only_first": 0, "only_second": 0, "neither": 0}
-    sample: list[PairDifference] = []
-    for begin, end, one, other in checked(_intervals(common), 16):
-        if one == other is not None:
-            continue
-        pairs = pairs_up_to(end) - pairs_up_to(begin - 1)
-        kind = "neither" if one is other else "only_second" if one is None else "only_first"
-        counts["differing" if one is not None and other is not None else kind] += pairs
-        if pairs and kind != "neither" and len(sample) < SAMPLES:
-            a = int(
-                np.argmax(np.searchsorted(below, end - scaled[0], "right") > np.searchsorted(below, begin - scaled[0]))
+    total = Tally()
+    with ThreadPoolExecutor(os.cpu_count() or 1, "requant-sums") as pool:
+        try:
+            # A part of the rows at a time, so that few results wait.
+            for begin in checked(range(0, values[0].size, _ROWS), 1):
+                for tally in pool.map(row, range(begin, min(begin + _ROWS, values[0].size))):
+                    total += tally
+        finally:
+            pool.shutdown(cancel_futures=True)
+    sample = []
+    for place in thinned(total.found):
+        a, b = divmod(place, count)
+        sum_, part = int(scaled[0][a] + scaled[1][b]), rules[0].parts[0]
+        sample.append(
+            PairDifference(
+                int(values[0][a]), int(values[1][b]), rules[0].outcome(part, sum_), rules[1].outcome(part, sum_)
             )
-            sums = scaled[0][a] + scaled[1]
-            b = int(np.argmax((sums >= begin) & (sums <= end)))
-            sample.append(PairDifference(int(values[0][a]), int(values[1][b]), one, other))
+        )
     return AdditionEquivalence(
-        method=AdditionMethod.REDUCTION, inputs=scaled[0].size * scaled[1].size, sample=tuple(sample), **counts
-    )
-
-
-def _intervals(common: Common) -> list[tuple[int, int, int | None, int | None]]:
-    """Return the intervals of sums and their two outcomes."""
-    columns = [
-        [None if lacks else code for code, lacks in zip(codes.tolist(), lacking.tolist(), strict=True)]
-        for codes, lacking in zip(common.outcomes, common.undefined, strict=True)
-    ]
-    return list(zip(common.starts.tolist(), common.ends.tolist(), columns[0], columns[1], strict=True))
+        method=AdditionMethod.REDUCTION, inputs=pairs, differing=total.differing, only_first=total.only_first,
+        only_second=total.only_second, neither=total.neither, sample=tuple(sample),
+    )  # fmt: skip

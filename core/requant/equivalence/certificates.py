@@ -93,7 +93,7 @@ def fault(document: Any) -> str | None:
     """
     try:
         return _fault(document)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         return f"this is no certificate: {type(error).__name__}: {error}"
 
 

@@ -7,7 +7,7 @@ type; of a float type the magnitudes of each sign, and the NaNs of each sign.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,13 @@ from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import NanPolicy, plan_quantize
 from requant.convert.requantize import ThroughRealPlan, plan_requantize
 from requant.convert.scaling import ScalingPlan
-from requant.equivalence.dequantize_steps import dequantize_steps, widening_formulas
-from requant.equivalence.quantize_steps import FloatFormulas, quantize_formulas
-from requant.equivalence.requantize_steps import scheme_steps
+from requant.equivalence.formulas import (
+    FloatFormulas,
+    dequantize_steps,
+    quantize_formulas,
+    scheme_steps,
+    widening_formulas,
+)
 from requant.equivalence.steps import Steps
 from requant.errors import UnsupportedError, error_side, excerpt
 from requant.formats.elements import FloatElement, Specials
@@ -73,7 +77,7 @@ class Rule:
     """
 
     text: str
-    plan: Plan
+    plan: Plan = field(repr=False)
     input_name: str
     parts: tuple[Part, ...]
     source: FloatElement | None = None
@@ -82,9 +86,11 @@ class Rule:
         """Return inputs of a part as the plan takes them."""
         dtype = self.plan.input_dtype
         if self.source is None:
-            return codes.astype(dtype)
+            integers: Array = codes.astype(dtype)
+            return integers
         unsigned = np.dtype(f"u{dtype.itemsize}")
-        return (codes.astype(unsigned) | unsigned.type(part.sign)).view(dtype)
+        bits: Array = codes.astype(unsigned) | unsigned.type(part.sign)
+        return bits.view(dtype)
 
     def consecutive(self, part: Part, start: int, size: int) -> Array:
         """Return as many inputs of a part, from the code `start` on."""
@@ -94,7 +100,8 @@ class Rule:
             return integers
         # No code of a part has the bit of the sign.
         bits: Array = np.arange(part.sign + start, part.sign + start + size, dtype=f"u{dtype.itemsize}")
-        return bits.view(dtype)
+        viewed: Array = bits.view(dtype)
+        return viewed
 
     def stored(self, array: Array) -> Array:
         """Convert inputs, without looking at what is undefined, and return the outcomes as the plan stores them."""
@@ -145,16 +152,14 @@ class Rule:
 def rule_of(plan: Plan, text: str) -> Rule:
     """Return the rule of a plan with one set of parameters, of whatever kind."""
     source, target = plan.input_type.element, plan.output_type.element
-    if isinstance(source, FloatElement):
-        if isinstance(target, FloatElement) and target.width > source.width:
-            return Rule(text=text, plan=plan, source=source, parts=_floats(source, widening_formulas(plan, source)))
-        return Rule(text=text, plan=plan, source=source, parts=_floats(source, quantize_formulas(plan, source)))
-    if not isinstance(target, FloatElement):
-        return scaling_rule(plan, text)
     stored = source.storage.element if isinstance(source, UniformQuantizedType) else source
-    if isinstance(stored, FloatElement):
-        return Rule(text=text, plan=plan, source=stored, parts=_floats(stored, widening_formulas(plan, stored)))
-    return _of_integers(text, plan, dequantize_steps(plan, target))
+    if not isinstance(stored, FloatElement):
+        if isinstance(target, FloatElement):
+            return _of_integers(text, plan, dequantize_steps(plan, target))
+        return scaling_rule(plan, text)
+    widens = isinstance(target, FloatElement) and target.width > stored.width
+    formulas = widening_formulas(plan, stored) if widens else quantize_formulas(plan, stored)
+    return _of_floats(text, plan, stored, formulas)
 
 
 def requantization(
@@ -172,7 +177,8 @@ def requantization(
     source, target = _tensor(input_type, "input"), single(output_type, "output")
     multipliers = None if multiplier is None else [multiplier]
     plan = plan_requantize(source, target, profile, multipliers, scheme=scheme)
-    return scaling_rule(plan, _text("requantize", source, target, profile))
+    # A scheme that is named takes the place of the profile.
+    return scaling_rule(plan, _text("requantize", source, target, None if scheme is not None else profile))
 
 
 def scaling_rule(plan: Plan, text: str) -> Rule:
@@ -254,9 +260,9 @@ def _tensor(type_: Type, side: str) -> TensorType:
     return TensorType((_ELEMENTS,), single(type_, side))
 
 
-def _text(operation: str, source: TensorType, target: ElementType, profile: str, **options: Any) -> str:
-    given = "".join(f", {name} {value}" for name, value in options.items() if value is not None)
-    return f"{operation} {print_type(source.element)} to {print_type(target)}, profile {profile}{given}"
+def _text(operation: str, source: TensorType, target: ElementType, profile: str | None, **options: Any) -> str:
+    given = "".join(f", {name} {value}" for name, value in {"profile": profile, **options}.items() if value is not None)
+    return f"{operation} {print_type(source.element)} to {print_type(target)}{given}"
 
 
 def _of_integers(text: str, plan: Plan, steps: Steps | None) -> Rule:

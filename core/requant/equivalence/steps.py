@@ -31,6 +31,8 @@ Steps = tuple[Step, ...]
 Number = int | Fraction | float
 
 _HALF = Fraction(1, 2)
+# Steps may come from a certificate that anybody wrote.
+_LARGEST_EXPONENT = 1 << 12
 
 WAYS: Mapping[str, Callable[[Fraction], int]] = {
     "even": round,
@@ -141,6 +143,8 @@ def _decoded(x: int, mantissa_bits: int, bias: int, infinity: int, sign: int) ->
     if x >= infinity:
         return sign * inf
     exponent, mantissa = divmod(int(x), 1 << mantissa_bits)
+    if exponent > _LARGEST_EXPONENT:
+        raise ValueError(f"the exponent field of {x} is beyond that of any format")
     significand = sign * (((exponent > 0) << mantissa_bits) + mantissa)
     place = max(exponent, 1) - bias - mantissa_bits
     return (significand << place if place >= 0 else Fraction(significand, 1 << -place)) or sign * 0.0
@@ -273,7 +277,9 @@ def _segments(
         if place is None:
             yield Segment(lowest, highest, last[0] is None)
             return
-        if count > MAX_SEGMENTS or abs(last[1][place] - first[place]) > MAX_SEGMENTS:
+        # As many as there are branches, but no more than inputs.
+        branches = min(abs(last[1][place] - first[place]), highest - lowest)
+        if count > MAX_SEGMENTS or branches > MAX_SEGMENTS:
             raise TooManySegmentsError
         inside, outside = lowest, highest
         while outside - inside > 1:

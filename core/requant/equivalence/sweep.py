@@ -143,22 +143,32 @@ class _Strips:
 
     def _piece(self, start: int, size: int, one: Array, other: Array) -> Tally:
         array = self.first.consecutive(self.part, start, size)
-        lacks_one, lacks_other = _convert(self.first, array, one), _convert(self.second, array, other)
-        different = bits_of(self.first, one) != bits_of(self.second, other)
-        if lacks_one is None and lacks_other is None:
-            count = int(np.count_nonzero(different))
-            return Tally(count, found=_some(start, different)) if count else _NOTHING
-        none = np.zeros(size, np.bool_)
-        lacks_one = none if lacks_one is None else lacks_one
-        lacks_other = none if lacks_other is None else lacks_other
-        different = different & ~lacks_one & ~lacks_other
-        return Tally(
-            int(np.count_nonzero(different)),
-            int(np.count_nonzero(lacks_other & ~lacks_one)),
-            int(np.count_nonzero(lacks_one & ~lacks_other)),
-            int(np.count_nonzero(lacks_one & lacks_other)),
-            _some(start, different | (lacks_one != lacks_other)),
-        )
+        return compared(self.first, self.second, array, start, (one, other))
+
+
+def compared(first: Rule, second: Rule, array: Array, start: int, targets: tuple[Array, Array] | None = None) -> Tally:
+    """Compare two rules for an array of inputs, as their plans take them; the first is called `start`, and so on.
+
+    `targets`: where outcomes are written.
+    """
+    if targets is None:
+        targets = np.empty(array.size, first.plan.output_dtype), np.empty(array.size, second.plan.output_dtype)
+    lacks_one, lacks_other = _convert(first, array, targets[0]), _convert(second, array, targets[1])
+    different = bits_of(first, targets[0]) != bits_of(second, targets[1])
+    if lacks_one is None and lacks_other is None:
+        count = int(np.count_nonzero(different))
+        return Tally(count, found=_some(start, different)) if count else _NOTHING
+    none = np.zeros(array.size, np.bool_)
+    lacks_one = none if lacks_one is None else lacks_one
+    lacks_other = none if lacks_other is None else lacks_other
+    different = different & ~lacks_one & ~lacks_other
+    return Tally(
+        int(np.count_nonzero(different)),
+        int(np.count_nonzero(lacks_other & ~lacks_one)),
+        int(np.count_nonzero(lacks_one & ~lacks_other)),
+        int(np.count_nonzero(lacks_one & lacks_other)),
+        _some(start, different | (lacks_one != lacks_other)),
+    )
 
 
 def bits_of(rule: Rule, stored: Array) -> Array:

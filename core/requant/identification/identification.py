@@ -95,7 +95,7 @@ class _Search:
 
 def _key(work: PlannedWork) -> Hashable:
     """Return what tells the arithmetic of a work apart; of one without a plan, itself."""
-    return id(work) if work.plan is None else arithmetic_key(work.plan)
+    return id(work) if work.arithmetic is None else arithmetic_key(work.arithmetic)
 
 
 def identify(

@@ -83,9 +83,9 @@ def rules_of(call: ObservedCall, candidates: Sequence[Candidate], channel: int) 
 def _plan(call: ObservedCall, candidate: Candidate, channel: int) -> Plan | None:
     if set(call.types) == {"input"}:
         narrowed = _of_channel(call, channel)
-        plan = None if narrowed is None else narrowed.planned(options_for(candidate, call)).plan
+        plan = None if narrowed is None else narrowed.planned(options_for(candidate, call)).arithmetic
         return plan if isinstance(plan, Plan) else None
-    plan = call.planned(options_for(candidate, call)).plan
+    plan = call.planned(options_for(candidate, call)).arithmetic
     if isinstance(plan, ProductPlan) and plan.stage is not None:
         blocks = plan.stage.granularity.count
         return plan.stage.of_block(min(channel, blocks - 1), _ELEMENTS)
@@ -100,11 +100,11 @@ def _of_channel(call: ObservedCall, channel: int) -> ObservedCall | None:
     shape = (1, _ELEMENTS)
     options = dict(call.options)
     if target is not None:
-        options["output_type"] = _one_channel(target, channel)
-    return replace(call, types={"input": TensorType(shape, _one_channel(source, channel))}, options=options)
+        options["output_type"] = one_channel(target, channel)
+    return replace(call, types={"input": TensorType(shape, one_channel(source, channel))}, options=options)
 
 
-def _one_channel(element: Type, channel: int) -> Type:
+def one_channel(element: Type, channel: int) -> Type:
     if not isinstance(element, UniformPerAxisType):
         return element
     scales, zero_points = (element.scales[channel],), (element.zero_points[channel],)

@@ -7,11 +7,15 @@ the options from here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 from requant import profiles
+from requant.comparison.comparison import ErrorReport, conversion_error
 from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import NanPolicy, plan_quantize, rounding_named
 from requant.convert.quantize_plans import ROUNDINGS
@@ -26,19 +30,35 @@ from requant.description import (
     OperationCall,
     Option,
     PlannedWork,
+    Records,
     Result,
     Stored,
     TensorInput,
     TensorOutput,
     TensorValue,
 )
-from requant.operations.options import PACKING, REPORT
-from requant.plan.plan import Plan, Report
+from requant.errors import ParameterError, PreconditionError, default_pointer
+from requant.mlir import print_type
+from requant.mlir.lexer import MAXIMUM_LIST_LENGTH
+from requant.operations.derived_scales import (
+    CALIBRATION,
+    PARAMETERS,
+    check_no_calibration,
+    leaves_scales_open,
+    plan_with_derived_scales,
+)
+from requant.operations.options import (
+    PACKING,
+    REPORT,
+    USED_MULTIPLIER,
+    given_multipliers,
+    multipliers_input,
+)
+from requant.plan.plan import Conversion, Plan, Report
 from requant.profiles import DEFAULT_PROFILES, PROFILES
 from requant.schemes import SCHEMES, scheme_named
 
-# The largest are those of f64 factors. JSON readers that have only doubles read them exactly.
-MAX_MULTIPLIER, MAX_SHIFT = 2**53, 2048
+Made = TypeVar("Made")
 
 ROUNDING = Option(
     name="rounding",
@@ -82,6 +102,13 @@ AXIS = Option(
     highest=255,
 )
 
+ERROR = Option(
+    name="error",
+    kind=Kind.BOOLEAN,
+    description="Whether to report the error against the input.",
+    default=False,
+)
+
 CONVERSION_OPTIONS: Mapping[profiles.Operation, tuple[Option, ...]] = {
     profiles.Operation.QUANTIZE: (ROUNDING, NAN, SEED, SATURATE),
     profiles.Operation.DEQUANTIZE: (),
@@ -116,26 +143,63 @@ def _profile(conversion: profiles.Operation) -> Option:
     )
 
 
-def report_members(plan: Plan, report: Report) -> dict[str, Any]:
-    """Return the members of a report, with the scheme of a plan that has multipliers."""
-    scheme = {"scheme": plan.scheme.name} if isinstance(plan, ScalingPlan) else {}
-    return {**report._asdict(), **scheme}
+def made_of_call(conversion: profiles.Operation, call: OperationCall, make: Callable[..., Made]) -> Made:
+    """Return what a function that takes the arguments of a plan's makes of a call."""
+    arguments = call.has(*(each.name for each in CONVERSION_OPTIONS[conversion]))
+    about: AbstractContextManager[None] = nullcontext()
+    if (multipliers := given_multipliers(call)) is not None:
+        arguments["multipliers"] = multipliers
+        about = default_pointer("/multipliers", ParameterError, PreconditionError)
+    with about:
+        return make(call.types["input"], call.options["output_type"], call.options["profile"], **arguments)
+
+
+class ConversionReply:
+    """What the reply of a conversion has beside its numbers: all that depends on the plan alone is made once."""
+
+    def __init__(self, conversion: profiles.Operation, call: OperationCall, plan: Plan) -> None:
+        self.conversion = Conversion(plan)
+        self.measured = call.options.get(ERROR.name) is True
+        self._plan = plan
+        self._text = print_type(plan.output_type)
+        self._scheme = {"scheme": plan.scheme.name} if isinstance(plan, ScalingPlan) else {}
+        self._requantizes = conversion is profiles.Operation.REQUANTIZE
+
+    def result(self, source: Array, output: Array, report: Report) -> Result:
+        """Return the result of a conversion from `source` to `output`."""
+        plan, members = self._plan, {**report._asdict(), **self._scheme}
+        if self.measured:
+            members[ERROR.name] = error_measures(conversion_error(plan, source, output))
+        records = None
+        if self._requantizes:
+            records = [{"multiplier": each.multiplier, "shift": each.shift} for each in plan.multipliers]
+        outputs = {"output": TensorValue(plan.output_type, output, self._text)}
+        return Result(outputs, members, records=records, conversion=self.conversion)
+
+
+def error_measures(error: ErrorReport) -> dict[str, Any]:
+    """Return the measures that are finite numbers, by name."""
+    return {name: value for name, value in asdict(error).items() if value is not None}
 
 
 def _planned(conversion: profiles.Operation, call: OperationCall) -> PlannedWork:
-    options = call.has(*(each.name for each in CONVERSION_OPTIONS[conversion]))
-    plan = _PLANNERS[conversion](call.types["input"], call.options["output_type"], call.options["profile"], **options)
+    if conversion is profiles.Operation.QUANTIZE:
+        if leaves_scales_open(call.options["output_type"]):
+            return plan_with_derived_scales(call, partial(_planned, conversion))
+        check_no_calibration(call.options[CALIBRATION.name])
+    plan = made_of_call(conversion, call, _PLANNERS[conversion])
+    reply = ConversionReply(conversion, call, plan)
 
     def run(arrays: Mapping[str, Array]) -> Result:
-        target = np.empty(plan.elements, plan.output_dtype)
-        report = plan.run(arrays["input"], target)
-        return Result({"output": TensorValue(plan.output_type, target)}, report_members(plan, report))
+        output = np.empty(plan.elements, plan.output_dtype)
+        return reply.result(arrays["input"], output, plan.report(reply.conversion.run(arrays["input"], output)))
 
     return PlannedWork(
         operands={"input": Stored(plan.input_type, plan.input_dtype)},
         run=run,
         byte_count=plan.elements * plan.output_dtype.itemsize,
-        plan=plan,
+        conversion=reply.conversion,
+        in_pieces=not reply.measured,
     )
 
 
@@ -149,21 +213,25 @@ QUANTIZE = Operation(
     summary="Quantize a tensor to a given type, or cast it to a narrower float.",
     request="A tensor to quantize, or to cast to a narrower float.",
     source="the systems that the profiles are named after",
-    inputs=(TensorInput(name="input", description="The real tensor.", model_name="x"),),
+    inputs=(TensorInput(name="input", description="The real tensor.", packable=False, model_name="x"),),
     options=(
         Option(
             name="output_type",
             kind=Kind.TYPE,
-            description=f"{_BARE} A float of at most 16 bits is a cast.",
-            examples=("!quant.uniform<i8:f32, 0.5:3>", "f8E4M3FNUZ"),
+            description=f"{_BARE} A float of at most 16 bits is a cast. `!quant.any` and `!quant.calibrated` leave the "
+            "scales to be derived.",
+            examples=("!quant.uniform<i8:f32, 0.5:3>", "f8E4M3FNUZ", "!quant.any<i8:f32>"),
         ),
         _profile(profiles.Operation.QUANTIZE),
         *CONVERSION_OPTIONS[profiles.Operation.QUANTIZE],
         PACKING,
+        CALIBRATION,
+        ERROR,
     ),
-    reply=(_OUTPUT, REPORT),
+    reply=(_OUTPUT, REPORT, PARAMETERS),
     reply_title="QuantizeReply",
-    reply_description="The quantized tensor and a report.",
+    reply_description="The quantized tensor, a report, and the parameters that were derived.",
+    converts=profiles.Operation.QUANTIZE,
     plan=lambda call: _planned(profiles.Operation.QUANTIZE, call),
     example={
         "input": {"type": "tensor<2x2xf32>", "values": [0.25, 0.75, -1.5, "Infinity"]},
@@ -191,6 +259,7 @@ DEQUANTIZE = Operation(
         PACKING,
     ),
     reply=(_OUTPUT, REPORT),
+    converts=profiles.Operation.DEQUANTIZE,
     reply_title="ConversionReply",
     reply_description="The converted tensor and a report.",
     plan=lambda call: _planned(profiles.Operation.DEQUANTIZE, call),
@@ -204,7 +273,15 @@ REQUANTIZE = Operation(
     summary="Requantize quantized values or accumulators to another scale in integer arithmetic.",
     request="Quantized values or accumulators to requantize.",
     source="the systems that the profiles and schemes are named after",
-    inputs=(TensorInput(name="input", description="Quantized values or accumulators.", model_name="x"),),
+    inputs=(
+        TensorInput(name="input", description="Quantized values or accumulators.", model_name="x"),
+        multipliers_input(
+            "Replace the derived multipliers: one, or one per channel. Required for plain integers such as "
+            "tensor<4xi64>, which have no scale.",
+            "In the scheme's convention: one, or one per channel.",
+            MAXIMUM_LIST_LENGTH,
+        ),
+    ),
     options=(
         Option(
             name="output_type",
@@ -216,9 +293,11 @@ REQUANTIZE = Operation(
         *CONVERSION_OPTIONS[profiles.Operation.REQUANTIZE],
         PACKING,
     ),
-    reply=(_OUTPUT, REPORT),
+    reply=(_OUTPUT, REPORT, Records(name="multipliers", record=USED_MULTIPLIER)),
     reply_title="RequantizeReply",
-    reply_description="The converted tensor and a report.",
+    reply_description="The converted tensor, a report, and the multipliers.\n\n"
+    "There is one multiplier, or one per channel; none where the profile dequantizes and quantizes again.",
+    converts=profiles.Operation.REQUANTIZE,
     plan=lambda call: _planned(profiles.Operation.REQUANTIZE, call),
     example={
         "input": {"type": "tensor<4x!quant.uniform<i32:f32, 0.001>>", "data": "6AMAANAHAAC4CwAAoA8AAA=="},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from functools import partial
+from math import prod
 from typing import Any
 
 from requant import profiles
@@ -29,14 +31,23 @@ from requant.description import (
     PlannedWork,
     Result,
     Stored,
-    TensorValue,
 )
+from requant.errors import LimitError, error_side
 from requant.formats.elements import FloatElement
 from requant.mlir.types import ElementType
-from requant.operations.conversions import CONVERSION_OPTIONS, CONVERSIONS, report_members
+from requant.operations.conversions import CONVERSIONS, ConversionReply, made_of_call
+from requant.operations.derived_scales import (
+    CALIBRATION,
+    check_no_calibration,
+    leaves_scales_open,
+    plan_with_derived_scales,
+)
+from requant.plan.operands import static_shape
 
 BYTES_PER_EXPLAINED_ELEMENT = 16 << 10
 """About how much memory the steps of an element and their JSON take."""
+CHARACTERS_PER_ELEMENT = 256
+"""The cost of explaining an element, in characters of text that cost the same."""
 
 EXPLAINERS: Mapping[profiles.Operation, Callable[..., Explainer]] = {
     profiles.Operation.QUANTIZE: quantize_explainer,
@@ -124,7 +135,7 @@ EXPLANATION = (
         name="formula",
         kind=Kind.TEXTS,
         description="The steps of an ordinary element.",
-        examples=(["s = f32(scale)"],),
+        examples=(("s = f32(scale)",),),
     ),
     Member(
         name="elements",
@@ -154,25 +165,39 @@ EXPLANATION = (
 
 
 def _planned(conversion: profiles.Operation, call: OperationCall) -> PlannedWork:
-    options = call.has(*(each.name for each in CONVERSION_OPTIONS[conversion]))
-    explainer = EXPLAINERS[conversion](
-        call.types["input"], call.options["output_type"], call.options["profile"], **options
-    )
+    tensor = call.types["input"]
+    if conversion is profiles.Operation.QUANTIZE:
+        if leaves_scales_open(call.options["output_type"]):
+            derived = plan_with_derived_scales(call, partial(_planned, conversion))
+            return _of_steps(derived, prod(static_shape(tensor)), call)
+        check_no_calibration(call.options[CALIBRATION.name])
+    explainer = made_of_call(conversion, call, EXPLAINERS[conversion])
     plan = explainer.plan
+    reply = ConversionReply(conversion, call, plan)
 
     def run(arrays: Mapping[str, Array]) -> Result:
         explanation = explainer.run(arrays["input"])
-        outputs = {"output": TensorValue(plan.output_type, explanation.output)}
-        return Result(outputs, report_members(plan, explanation.report) | explanation_members(explanation))
+        result = reply.result(arrays["input"], explanation.output, explanation.report)
+        return replace(result, members=explanation_members(explanation))
 
-    return PlannedWork(
-        operands={"input": Stored(plan.input_type, plan.input_dtype)},
-        run=run,
-        byte_count=BYTES_PER_EXPLAINED_ELEMENT * plan.elements,
-    )
+    operands = {"input": Stored(plan.input_type, plan.input_dtype)}
+    work = PlannedWork(operands=operands, run=run, byte_count=0, conversion=reply.conversion)
+    return _of_steps(work, plan.elements, call)
 
 
-def _explained(conversion: profiles.Operation, summary: str) -> Operation:
+def _of_steps(work: PlannedWork, elements: int, call: OperationCall) -> PlannedWork:
+    """Return the work with what it costs to explain so many elements. Raise LimitError for too many."""
+    limit = call.limits.explained
+    if elements > limit:
+        with error_side("input"):
+            raise LimitError(f"the tensor has {elements} elements; at most {limit} are explained", limit=limit)
+    byte_count = work.byte_count + BYTES_PER_EXPLAINED_ELEMENT * elements
+    return replace(work, byte_count=byte_count, characters=CHARACTERS_PER_ELEMENT * elements)
+
+
+def _explained(
+    conversion: profiles.Operation, summary: str, route_summary: str, title: str, reply: str, example: dict[str, Any]
+) -> Operation:
     described = CONVERSIONS[conversion]
     return replace(
         described,
@@ -181,19 +206,50 @@ def _explained(conversion: profiles.Operation, summary: str) -> Operation:
         title=f"Explain: {described.name}",
         group="explain",
         summary=summary,
+        route_summary=route_summary,
+        request_title=f"{described.title}Request",
         reply=(*described.reply, *EXPLANATION),
-        plan=lambda call: _planned(conversion, call),
+        reply_title=title,
+        reply_description=reply,
+        plan=partial(_planned, conversion),
+        example=example,
     )
 
 
 EXPLANATIONS: Mapping[profiles.Operation, Operation] = {
     profiles.Operation.QUANTIZE: _explained(
-        profiles.Operation.QUANTIZE, "Quantize a tensor, and return every arithmetic step of each element."
+        profiles.Operation.QUANTIZE,
+        "Quantize a tensor, and return every arithmetic step of each element.",
+        "Quantize up to 256 elements and return every arithmetic step of each.\n\n"
+        "The steps are computed in exact arithmetic from the rules of the profile, and checked against the conversion "
+        "itself.",
+        "ExplainedQuantization",
+        "The quantized tensor, a report, and the steps of each element.",
+        {
+            "input": {"type": "tensor<3xf32>", "values": [0.25, 1.25, 70]},
+            "output_type": "!quant.uniform<i8:f32, 0.5:3>",
+            "profile": "onnx",
+        },
     ),
     profiles.Operation.DEQUANTIZE: _explained(
-        profiles.Operation.DEQUANTIZE, "Dequantize a tensor, and return every arithmetic step of each element."
+        profiles.Operation.DEQUANTIZE,
+        "Dequantize a tensor, and return every arithmetic step of each element.",
+        "Dequantize up to 256 elements and return every arithmetic step of each.",
+        "ExplainedDequantization",
+        "The dequantized tensor, a report, and the steps of each element.",
+        {"input": {"type": "tensor<3x!quant.uniform<i8:f32, 0.1:3>>", "values": [3, 4, -128]}},
     ),
     profiles.Operation.REQUANTIZE: _explained(
-        profiles.Operation.REQUANTIZE, "Requantize a tensor, and return every arithmetic step of each element."
+        profiles.Operation.REQUANTIZE,
+        "Requantize a tensor, and return every arithmetic step of each element.",
+        "Requantize up to 256 elements and return every arithmetic step of each.\n\n"
+        "The steps are those of the scheme: the factor, its multiplier and shift, and every intermediate value.",
+        "ExplainedRequantization",
+        "The requantized tensor, a report, the multipliers, and the steps of each element.",
+        {
+            "input": {"type": "tensor<3x!quant.uniform<i32:f32, 0.001>>", "values": [875, -875, 100000]},
+            "output_type": "!quant.uniform<i8:f32, 0.25:-1>",
+            "scheme": "arm_vector",
+        },
     ),
 }

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from requant.description import Choices, Chooses, Kind, Member, Option, Records, Report
+from requant.description import (
+    Choices,
+    Chooses,
+    Kind,
+    Member,
+    NumbersInput,
+    OperationCall,
+    Option,
+    RecordMember,
+    Records,
+    RecordsInput,
+    Report,
+)
+from requant.errors import ParameterError
 from requant.plan.plan import Packing
 from requant.profiles import PROFILES
+from requant.schemes import Multiplier
 
 TRACE = Option(
     name="trace",
@@ -44,6 +58,43 @@ USED_MULTIPLIER = Report(
     description="An integer multiplier and a shift, in the sign convention of the scheme.",
     members=(Member(name="multiplier"), Member(name="shift", bits=32)),
 )
+
+
+# The largest are those of f64 factors. JSON readers that have only doubles read them exactly.
+MAX_MULTIPLIER, MAX_SHIFT = 2**53, 2048
+
+
+def multipliers_input(description: str, first: str, max_length: int) -> RecordsInput:
+    """Return the multipliers of a call. `first`: what is said of them as an input of their own, beside the shifts."""
+
+    def member(name: str, said: str, bits: int, highest: int) -> RecordMember:
+        numbers = NumbersInput(name=f"{name}s", kind=Kind.INTEGER, description=said, optional=True, model_name=name)
+        return RecordMember(name=name, numbers=numbers, bits=bits, highest=highest)
+
+    return RecordsInput(
+        name="multipliers",
+        description=description,
+        title="MultiplierPair",
+        record_description=USED_MULTIPLIER.description,
+        members=(
+            member("multiplier", first, 64, MAX_MULTIPLIER),
+            member("shift", "One per multiplier.", 32, MAX_SHIFT),
+        ),
+        max_length=max_length,
+    )
+
+
+def given_multipliers(call: OperationCall) -> tuple[Multiplier, ...] | None:
+    """Return the multipliers of a call, None where there are none.
+
+    Raise ParameterError unless there are as many shifts.
+    """
+    multipliers, shifts = (call.numbers.get(name) for name in ("multipliers", "shifts"))
+    if multipliers is None and shifts is None:
+        return None
+    if multipliers is None or shifts is None or multipliers.size != shifts.size:
+        raise ParameterError("multipliers and shifts come together, as many of each")
+    return tuple(map(Multiplier, multipliers.reshape(-1).tolist(), shifts.reshape(-1).tolist()))
 
 
 def used_multipliers(description: str) -> Records:

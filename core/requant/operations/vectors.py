@@ -22,13 +22,10 @@ from requant.description import (
     Choices,
     Kind,
     Member,
-    NumbersInput,
     Operation,
     OperationCall,
     Option,
     PlannedWork,
-    RecordMember,
-    RecordsInput,
     Result,
 )
 from requant.errors import (
@@ -44,7 +41,7 @@ from requant.mlir import parse_type
 from requant.mlir.types import Type
 from requant.operations.conversions import CONVERSION_OPTIONS, NAN, ROUNDING, SATURATE, SCHEME
 from requant.operations.explain import STEPS, element_members
-from requant.operations.options import USED_MULTIPLIER
+from requant.operations.options import given_multipliers, multipliers_input
 from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant.operators.vectors import RESCALE, operation_named, rescale_subjects
 from requant.profiles import PROFILES, profile_named
@@ -275,14 +272,8 @@ def _read_type(text: str, pointer: str) -> Type:
 def vectors_call(call: OperationCall) -> VectorsCall:
     """Return what a call asks for. Raise ParameterError unless there are as many shifts as multipliers."""
     given = call.has(*(each.name for each in VECTORS.options if each.name != "format"))
-    multipliers, shifts = (call.numbers.get(name) for name in ("multipliers", "shifts"))
-    if (multipliers is None) != (shifts is None) or (
-        multipliers is not None and shifts is not None and multipliers.size != shifts.size
-    ):
-        raise ParameterError("multipliers and shifts come together, as many of each")
-    if multipliers is not None and shifts is not None:
-        pairs = zip(multipliers.reshape(-1).tolist(), shifts.reshape(-1).tolist(), strict=True)
-        given["multipliers"] = tuple(Multiplier(*pair) for pair in pairs)
+    if (multipliers := given_multipliers(call)) is not None:
+        given["multipliers"] = multipliers
     return VectorsCall(**given)
 
 
@@ -313,11 +304,6 @@ def _zero_point(name: str) -> Option:
         lowest=-(1 << 31),
         highest=(1 << 31) - 1,
     )
-
-
-def _pair(name: str, description: str) -> RecordMember:
-    numbers = NumbersInput(name=f"{name}s", kind=Kind.INTEGER, description=description, optional=True, model_name=name)
-    return RecordMember(name=name, numbers=numbers)
 
 
 _PARAMETER = Member(
@@ -379,17 +365,11 @@ VECTORS = Operation(
     request="An operation, its types, and the options of its arithmetic.",
     source="Requant (docs/vectors.md)",
     inputs=(
-        RecordsInput(
-            name="multipliers",
-            description="requantize and tosa.RESCALE: parameter sets, one per multiplier; one multiplier per channel "
-            "for types with an axis.",
-            title="MultiplierPair",
-            record_description=USED_MULTIPLIER.description,
-            members=(
-                _pair("multiplier", "requantize and tosa.RESCALE: one per parameter set."),
-                _pair("shift", "One per multiplier."),
-            ),
-            max_length=MAX_GIVEN,
+        multipliers_input(
+            "requantize and tosa.RESCALE: parameter sets, one per multiplier; one multiplier per channel for types "
+            "with an axis.",
+            "requantize and tosa.RESCALE: one per parameter set.",
+            MAX_GIVEN,
         ),
     ),
     options=(

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.errors import PreconditionError, TensorDataError, UnsupportedError
+from requant.errors.cancellation import check_cancelled
 from requant.formats.elements import BYTE, FloatElement, IntegerElement
 from requant.kernels.convert import packing as kernels
 from requant.mlir.types import TensorType, UniformQuantizedType
@@ -277,6 +278,12 @@ def unpack(packed: Array, width: int, elements: int, dtype: np.dtype[Any]) -> Ar
     return codes
 
 
+# Elements of an input in memory that are converted before it is checked whether the result is still needed.
+WHOLE = 1 << 20
+# Elements of an input at odd addresses that are copied at a time, so that they stay in a CPU's second cache.
+COPIED = 128 << 10
+
+
 # Eight numbers of any width end at the end of a byte.
 _GROUP = 8
 
@@ -330,6 +337,37 @@ class Conversion:
     def check(self, source: Array, start: int) -> None:
         """Raise TensorDataError if a number of the piece that begins at element `start` is not of its type."""
         self.plan.check_bounds(self.unpacked(source, start), start)
+
+    def run(self, source: Array, target: Array, check: Callable[[], None] | None = None) -> Array:
+        """Convert a whole tensor that is in memory into `target`, both as they travel. Return the tally.
+
+        `check` is called after each piece, and may raise what ends the work. An input at odd addresses is copied, piece
+        by piece. Raise TensorDataError as `step` does.
+        """
+        counts = self.plan.new_counts()
+        aligned = source.flags.aligned
+        most = WHOLE if aligned else COPIED
+        if self.elements <= most:
+            self.step(source if aligned else source.copy(), target, 0, counts)
+            if check is not None:
+                check()
+            return counts
+        for first, last in self.pieces(0, self.elements, most):
+            check_cancelled()
+            merged([self.run_piece(source, target, first, last, check)], counts)
+        return counts
+
+    def run_piece(
+        self, source: Array, target: Array, first: int, last: int, check: Callable[[], None] | None = None
+    ) -> Array:
+        """Convert the elements from `first` to before `last` of a whole tensor. Return their tally."""
+        counts = self.plan.new_counts()
+        piece = source[self.input_at(first) : self.input_at(last)]
+        piece = piece if piece.flags.aligned else piece.copy()
+        self.step(piece, target[self.output_at(first) : self.output_at(last)], first, counts)
+        if check is not None:
+            check()
+        return counts
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """Convert the piece `source` that begins at element `start` into `target`, both as they travel.

@@ -52,7 +52,8 @@ async def receive_json(request: Request, model: type[Model], running: Runtime) -
     document = JsonDocument(await BodyReader(request.scope, request.receive, settings.max_json_bytes).text())
     weight = tokens_of(document.text)
     await reserve_for_objects(request.scope, document.body, weight, settings.max_json_tokens)
-    read = partial(_read_document, document, model, settings)
+    tokens = weight if len(document.text) <= _MAX_COUNTED_INLINE else None
+    read = partial(_read_document, document, model, settings, tokens)
     return await running.executor.run_text(weight // TOKENS_PER_CHARACTER, read), document
 
 
@@ -74,17 +75,17 @@ def tokens_of(body: Text) -> int:
     return token_bound(body) if len(body) <= _MAX_COUNTED_INLINE else len(body)
 
 
-def _read_document(document: JsonDocument, model: type[Model], settings: Settings) -> Model:
+def _read_document(document: JsonDocument, model: type[Model], settings: Settings, tokens: int | None) -> Model:
     try:
-        return read_json(document.text, model, settings)
+        return read_json(document.text, model, settings, tokens)
     except MalformedRequestError:
         # Again with all characters, which the message counts.
         return read_json(document.body, model, settings)
 
 
-def read_json(body: Text, model: type[Model], settings: Settings) -> Model:
-    """Parse a body into a model. Of a repeated field the last one counts."""
-    limit, tokens = settings.max_json_tokens, token_bound(body)
+def read_json(body: Text, model: type[Model], settings: Settings, tokens: int | None = None) -> Model:
+    """Parse a body into a model. Of a repeated field the last one counts. `tokens`: its `token_bound`, if known."""
+    limit, tokens = settings.max_json_tokens, token_bound(body) if tokens is None else tokens
     if tokens > limit:
         detail = f"the JSON has more than {limit} quotes, commas and brackets (counted twice); send tensors as data"
         raise LimitError(detail, limit=limit)

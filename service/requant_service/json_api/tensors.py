@@ -32,14 +32,14 @@ def read_elements(
     settings: Settings,
     *,
     dense: bool = False,
-    entries: int | None = None,
+    elements: int | None = None,
 ) -> Array:
     """Return the flat elements of the tensor in a field of a request. `type_` is static. `dense`: `data` is packed.
-    `entries`: how many of `dtype` there are, where that is not one for each element.
+    `elements`: how many there are, where that is known.
 
     `field` is the JSON pointer of the field without its first slash: `input`, or `inputs/3`. `document` is the request.
     """
-    elements = prod(static_shape(type_)) if entries is None else entries
+    elements = prod(static_shape(type_)) if elements is None else elements
     if not tensor.in_values:
         with default_pointer(f"/{field}/data"):
             width = dense_width(type_) if dense else None
@@ -61,17 +61,16 @@ def read_elements(
                 f"there are {count} values; more than {settings.max_values} elements must be sent as data",
                 limit=settings.max_values,
             )
-        shape = static_shape(type_) if elements == prod(static_shape(type_)) else (elements,)
-        return values.decode_elements(tensor.values, type_.element, dtype, shape, literals)
+        return values.decode_elements(tensor.values, type_.element, dtype, static_shape(type_), literals)
 
 
 def output_pieces(
     type_: TensorType, elements: Array, *, in_values: bool, dense: bool = False, text: str = ""
 ) -> list[Buffer]:
     """Return a tensor as pieces of JSON, the data a piece of their own. `text`: of the type, where it is known."""
-    head = b'{"type":' + json_text(text or print_type(type_))
+    head = b'{"type":' + json_text(text or print_type(type_)) + (b',"values":' if in_values else b',"data":"')
     if in_values:
-        return [head, b',"values":', values.encode_elements(type_.element, elements), b"}"]
+        return [head, values.encode_elements(type_.element, elements), b"}"]
     width = dense_width(type_) if dense else None
     data = elements if width is None else pack(elements, width)
-    return [head, b',"data":"', base64_tensor.encode(data), b'"}']
+    return [head, base64_tensor.encode(data), b'"}']

@@ -33,8 +33,12 @@ from requant_service.npy_api.safetensors_body import (
     read_tensor,
 )
 from requant_service.operations.calibration.options import flat_pointers
-from requant_service.operations.calibration.quantization import plan_derivation
-from requant_service.operations.conversion_call import PlannedConversion, plan_bytes, planned_conversion
+from requant_service.operations.conversion_call import (
+    PlannedConversion,
+    WholeConversion,
+    plan_bytes,
+    planned_conversion,
+)
 from requant_service.operations.conversion_query import ConversionQuery, read_conversion_query
 from requant_service.operations.conversion_run import convert_body
 from requant_service.runtime.request_context import context_of, reserve_memory
@@ -169,17 +173,18 @@ async def _derive(
     header_bytes, query = reader.consumed, decoded.query
     call = array.called(query)
     with array.advising(call):
-        derivation = await plan_derivation(call, query.characters, running)
-    array.check_dtype(call, derivation.dtype)
+        planned = await planned_conversion(call, query.characters, running)
+    assert isinstance(planned, WholeConversion)
+    array.check_dtype(call, planned.input_dtype)
     if reader.declared is not None:
         array.check_size(reader.declared - header_bytes)
     await reader.skip(array.bytes_before)
     data = await reader.take(array.data_bytes)
     await reader.skip_rest()
     array.check_size(reader.received - header_bytes)
-    source, head = data.view(derivation.dtype), partial(_head, array, reply)
+    source, head = data.view(planned.input_dtype), partial(_head, array, reply)
     with array.advising(call):
-        return await quantize_deriving(derivation, source, decoded.output, running, reserve, head, reply)
+        return await quantize_deriving(planned, source, decoded.output, running, reserve, head, reply)
 
 
 def _head(array: SentArray, reply: str, planned: PlannedConversion) -> bytes:
@@ -194,6 +199,7 @@ async def _plan(array: SentArray, query: ConversionQuery, reply: str, running: R
     call = array.called(query)
     with flat_pointers(), array.advising(call):
         planned = await planned_conversion(call, query.characters, running)
+    assert isinstance(planned, PlannedConversion)
     array.check_dtype(call, planned.input_dtype)
     array.check_dense(planned)
     head = _head(array, reply, planned)

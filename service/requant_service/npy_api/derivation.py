@@ -20,9 +20,13 @@ from requant_service.npy_api.replies import (
     reply_headers,
     saturated_header,
 )
-from requant_service.operations.calibration.quantization import Derivation, DerivedScales, derive_quantization
-from requant_service.operations.conversion_call import ConversionCall, PlannedConversion
-from requant_service.operations.conversion_run import Converted, convert_array
+from requant_service.operations.conversion_call import (
+    ConversionCall,
+    PlannedConversion,
+    WholeConversion,
+    WholeResult,
+)
+from requant_service.operations.conversion_run import Converted
 from requant_service.runtime.runtime import Runtime
 
 
@@ -49,7 +53,7 @@ def check_output_format(output: OutputFormat, call: ConversionCall) -> None:
 
 
 async def quantize_deriving(
-    derivation: Derivation,
+    planned: WholeConversion,
     source: Array,
     output_format: OutputFormat,
     running: Runtime,
@@ -61,30 +65,27 @@ async def quantize_deriving(
 
     `head`, `media_type`: of a file of the codes alone.
     """
-    planned, scales = await derive_quantization(derivation, source, running, reserve)
-    length = len(planned.output_type)
-    if output_format is OutputFormat.NPY and length > LONGEST_TYPE_HEADER:
-        raise LimitError(
-            f"the type that was found has {length} characters, and the header Requant-Type {LONGEST_TYPE_HEADER}; "
-            "output=npz returns y, scale, zero_point and type in one .npz",
-            limit=LONGEST_TYPE_HEADER,
-            pointer="/output",
-        )
-    await reserve(planned.output_bytes)
+    await reserve(planned.work.byte_count)
 
-    def work() -> Response:
-        converted = convert_array(source, planned, running.metrics)
-        if output_format is OutputFormat.NPY:
-            return file_response(converted, head(planned), reply_headers(planned), media_type)
-        return _npz_response(converted, scales)
+    def finish(done: WholeResult) -> Response:
+        finished = done.converted.planned
+        if output_format is OutputFormat.NPZ:
+            return _npz_response(done)
+        if (length := len(finished.output_type)) > LONGEST_TYPE_HEADER:
+            raise LimitError(
+                f"the type that was found has {length} characters, and the header Requant-Type {LONGEST_TYPE_HEADER}; "
+                "output=npz returns y, scale, zero_point and type in one .npz",
+                limit=LONGEST_TYPE_HEADER,
+                pointer="/output",
+            )
+        converted = Converted(done.converted, done.output)
+        return file_response(converted, head(finished), reply_headers(finished), media_type)
 
-    return await running.executor.run_array(source.nbytes, work)
+    return await planned.run(source, running, finish)
 
 
-def _npz_response(converted: Converted, scales: DerivedScales) -> Response:
-    planned = converted.result.planned
-    assert isinstance(converted.output, np.ndarray)
-    y = converted.output.reshape(planned.output_shape)
-    zero_point = scales.zero_point(planned.plan.output_dtype)
-    arrays = {"y": y, "scale": scales.scale, "zero_point": zero_point, "type": np.array(planned.output_type)}
-    return BuffersResponse(write_npz(arrays), BINARY, (*reply_headers(planned), saturated_header(converted.result)))
+def _npz_response(done: WholeResult) -> Response:
+    planned = done.converted.planned
+    y = done.output.reshape(planned.output_shape)
+    arrays = {"y": y, **done.result.numbers, "type": np.array(planned.output_type)}
+    return BuffersResponse(write_npz(arrays), BINARY, (*reply_headers(planned), saturated_header(done.converted)))

@@ -41,8 +41,12 @@ from requant_service.operations.calibration.options import (
     flat_pointers,
     read_block_sizes,
 )
-from requant_service.operations.calibration.quantization import plan_derivation
-from requant_service.operations.conversion_call import ConversionCall, input_tensor_type, planned_conversion
+from requant_service.operations.conversion_call import (
+    ConversionCall,
+    WholeConversion,
+    input_tensor_type,
+    planned_conversion,
+)
 from requant_service.operations.conversion_query import (
     conversion_of_texts,
     read_value,
@@ -158,15 +162,12 @@ async def _convert(form: _Form, operation: Operation, running: Runtime, reserve:
     header, data = form.files[_X]
     named = call.input_type is not None
     check_output_format(output, call)
-    if call.leaves_scales_open:
-        with _of_made_type(form), advising_numpy(header, call):
-            derivation = await plan_derivation(call, characters, running)
-        npy.check_dtype(header, derivation.dtype, named=named)
-        with advising_numpy(header, call):
-            return await quantize_deriving(derivation, data.view(derivation.dtype), output, running, reserve)
     with _of_multipliers(), _of_made_type(form), advising_numpy(header, call):
         planned = await planned_conversion(call, characters, running)
     npy.check_dtype(header, planned.input_dtype, named=named)
+    if isinstance(planned, WholeConversion):
+        with advising_numpy(header, call):
+            return await quantize_deriving(planned, data.view(planned.input_dtype), output, running, reserve)
     if planned.packed_in is not None:
         check_dense_bytes(header.elements, planned.elements, planned.packed_in)
     converted = await convert_received(data.view(planned.input_dtype), planned, running, reserve)

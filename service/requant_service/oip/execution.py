@@ -16,25 +16,19 @@ from requant.errors import (
     PreconditionError,
     RequantError,
     TensorDataError,
-    default_pointer,
 )
-from requant.operations.explain import BYTES_PER_EXPLAINED_ELEMENT, explanation_members
-from requant_service.http.responses import json_text
 from requant_service.oip import wire as oip
 from requant_service.oip.call import Call
 from requant_service.oip.models.conversions import check_input, named_in_model, outputs_of, report_of
 from requant_service.oip.models.model import Answer, Model, slot_named
-from requant_service.oip.parameters import Value
 from requant_service.oip.shared_memory import SharedTensors, is_aligned
 from requant_service.oip.tensors import InputTensor, OutputTensor
 from requant_service.oip.wire import InferenceHead
-from requant_service.operations.calibration.quantization import DerivedScales, derive_quantization, plan_derivation
 from requant_service.operations.conversion_call import (
-    CHARACTERS_PER_ELEMENT,
-    ConversionCall,
     PlannedConversion,
+    WholeConversion,
+    WholeResult,
     planned_conversion,
-    planned_explanation,
 )
 from requant_service.operations.conversion_run import convert_in_memory
 from requant_service.runtime.runtime import Runtime
@@ -80,8 +74,9 @@ async def _run_conversion(
 ) -> Reply:
     """Run a model that is a conversion of its first input."""
     x = call.inputs[model.inputs[0].name]
-    planned, scales = await _plan_with_input(model, head, call, running, reserve)
-    explanation = await _explanation(model, call, planned, running, reserve) if model.explained else {}
+    planned = head.planned or head.whole or await _plan(model, head, call, running)
+    if isinstance(planned, WholeConversion):
+        return await _run_whole(planned, call, x, shared, running, reserve, reply)
     target = None if shared is None else shared.target("y", planned.output_dtype, planned.output_bytes)
     if target is None:
         await reserve(planned.output_bytes)
@@ -92,32 +87,37 @@ async def _run_conversion(
         error.pointer = error.pointer or x.pointer
         raise
     assert isinstance(converted.output, np.ndarray)
-    outputs = tuple(outputs_of(planned, converted.output, multipliers=True, scales=scales))
-    report = {**report_of(converted.result, scales), **explanation}
+    outputs, report = tuple(outputs_of(planned, converted.output, multipliers=True)), report_of(converted.result)
     if shared is None:
         return reply(Answer(outputs, report))
     copied = planned.output_bytes if target is None and "y" in shared.outputs else 0
     return await running.executor.run_array(copied, lambda: reply(Answer(shared.delivered(outputs), report)))
 
 
-async def _explanation(
-    model: Model, call: Call, planned: PlannedConversion, running: Runtime, reserve: Reserve
-) -> Mapping[str, Value]:
-    """Return the steps of each element as parameters of the reply: JSON as text."""
-    x = call.inputs[model.inputs[0].name]
-    conversion = await _conversion_of(model, call, running)
-    with named_in_model(call):
-        explainer = await planned_explanation(conversion, planned, call.characters, running)
-    await reserve(BYTES_PER_EXPLAINED_ELEMENT * planned.elements)
+async def _run_whole(
+    planned: WholeConversion,
+    call: Call,
+    x: InputTensor,
+    shared: SharedTensors | None,
+    running: Runtime,
+    reserve: Reserve,
+    reply: Callable[[Answer], Reply],
+) -> Reply:
+    """Run a conversion that takes its input whole."""
+    await reserve(planned.work.byte_count)
 
-    def work() -> Mapping[str, Value]:
-        with default_pointer(x.pointer, TensorDataError, PreconditionError):
-            members = explanation_members(explainer.run(planned.unpacked(x.data, 0)))
-        # `elements` is how many there are.
-        explanation = {"formula": members["formula"], "explained": members["elements"]}
-        return {name: json_text(value).decode() for name, value in explanation.items()}
+    def finish(done: WholeResult) -> Reply:
+        outputs = outputs_of(done.converted.planned, done.output, multipliers=True, numbers=done.result.numbers)
+        report = report_of(done.converted, done.result.members)
+        return reply(Answer(tuple(outputs) if shared is None else shared.delivered(tuple(outputs)), report))
 
-    return await running.executor.run_text(CHARACTERS_PER_ELEMENT * planned.elements, work)
+    try:
+        return await planned.run(x.data, running, finish)
+    except RequantError as error:
+        if isinstance(error, TensorDataError | PreconditionError):
+            error.pointer = error.pointer or x.pointer
+        with named_in_model(call):
+            raise
 
 
 async def _run_job(
@@ -178,40 +178,22 @@ async def plan_conversion(model: Model, head: InferenceHead, call: Call, running
 
     The plan is kept with the head if it depends on no other input.
     """
-    if head.planned is not None:
-        return head.planned
-    return await _plan(model, head, call, await _conversion_of(model, call, running), running)
+    planned = head.planned or await _plan(model, head, call, running)
+    assert isinstance(planned, PlannedConversion)
+    return planned
 
 
-async def _plan_with_input(
-    model: Model, head: InferenceHead, call: Call, running: Runtime, reserve: Reserve
-) -> tuple[PlannedConversion, DerivedScales | None]:
-    """Plan a call as `plan_conversion`, and find the scales that it leaves open in the data of the first input."""
-    if head.planned is not None:
-        return head.planned, None
-    conversion = await _conversion_of(model, call, running)
-    if not conversion.leaves_scales_open:
-        return await _plan(model, head, call, conversion, running), None
-    x = call.inputs[model.inputs[0].name]
-    with named_in_model(call):
-        derivation = await plan_derivation(conversion, call.characters, running)
-        x.check_kept(derivation.tensor.element, derivation.dtype)
-        return await derive_quantization(derivation, x.data, running, reserve)
-
-
-async def _conversion_of(model: Model, call: Call, running: Runtime) -> ConversionCall:
+async def _plan(model: Model, head: InferenceHead, call: Call, running: Runtime) -> PlannedConversion | WholeConversion:
     assert model.conversion is not None
-    return await running.executor.run_text(call.characters, partial(model.conversion, call))
-
-
-async def _plan(
-    model: Model, head: InferenceHead, call: Call, conversion: ConversionCall, running: Runtime
-) -> PlannedConversion:
+    conversion = await running.executor.run_text(call.characters, partial(model.conversion, call))
     with named_in_model(call):
-        planned = await planned_conversion(conversion, call.characters, running)
+        planned = await planned_conversion(conversion, call.characters, running, explained=model.explained)
     check_input(call.inputs[model.inputs[0].name], planned)
-    if len(call.inputs) == 1 and not model.explained:
-        head.planned = planned
+    if len(call.inputs) == 1:
+        if isinstance(planned, PlannedConversion):
+            head.planned = planned
+        else:
+            head.whole = planned
     return planned
 
 

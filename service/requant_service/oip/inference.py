@@ -27,7 +27,6 @@ from requant_service.oip.models.conversions import outputs_of, report_of, y_is_a
 from requant_service.oip.models.model import Answer, Model
 from requant_service.oip.parameters import Value, completed
 from requant_service.oip.wire import InferenceHead, head_text, read_head
-from requant_service.operations.conversion_call import plan_bytes
 from requant_service.operations.conversion_run import Converted, convert_body
 from requant_service.runtime.executor import TOKENS_PER_CHARACTER
 from requant_service.runtime.request_context import reserve_memory
@@ -105,8 +104,7 @@ async def infer(request: Request, model: Model, version: str) -> Response:
     else:
         response = await _run_in_memory(request, model, version, body, reply)
     if not kept and cut.is_text_of(head):
-        plan = None if head.planned is None else head.planned.plan
-        running.decoded.put(key, head, plan_bytes(plan, len(text)))
+        running.decoded.put(key, head, head.held_bytes(len(text)))
     return response
 
 

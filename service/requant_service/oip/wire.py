@@ -54,7 +54,7 @@ from requant_service.oip.tensors import (
     RegionPart,
     region_part,
 )
-from requant_service.operations.conversion_call import ConversionResult, PlannedConversion
+from requant_service.operations.conversion_call import ConversionResult, PlannedConversion, WholeConversion, plan_bytes
 from requant_service.operations.types import check_rank
 from requant_service.runtime.request_context import context_of
 from requant_service.runtime.settings import Settings
@@ -359,8 +359,9 @@ class InferenceHead:
 
     `heads`: its inputs, in order. `inputs`: those whose elements were in the head. `wanted`: the outputs by name, each
     with whether it is sent in binary. `planned` is what it means for a model that is a conversion, if no other input
-    has a say in that; `replied` is the last result of that with the JSON of its reply. `input_regions` and
-    `output_regions`: where in shared memory tensors are, or are wanted; `uses_shared_memory`: whether there are any.
+    has a say in that, or `whole` if that takes its input whole; `replied` is the last result of `planned` with the JSON
+    of its reply. `input_regions` and `output_regions`: where in shared memory tensors are, or are wanted;
+    `uses_shared_memory`: whether there are any.
     """
 
     heads: list[InputHead]
@@ -370,6 +371,7 @@ class InferenceHead:
     all_wanted: bool = True
     id: str | None = None
     planned: PlannedConversion | None = None
+    whole: WholeConversion | None = None
     replied: tuple[ConversionResult, bytes] | None = None
     output_regions: Mapping[str, RegionPart] = field(default_factory=dict)
     input_regions: Mapping[str, RegionPart] = field(init=False)
@@ -382,6 +384,11 @@ class InferenceHead:
         self.input_regions = {head.name: head.region for head in self.heads if head.region is not None}
         self.uses_shared_memory = bool(self.input_regions or self.output_regions)
         self.blob_bytes = sum(head.blob_bytes for head in self.binary)
+
+    def held_bytes(self, characters: int) -> int:
+        """Return about how many bytes a head of so many characters takes, with its plan."""
+        planned = self.planned or self.whole
+        return plan_bytes(None if planned is None else planned.held, characters)
 
 
 class HeadText(NamedTuple):

@@ -7,37 +7,27 @@ Errors point at the field at fault by its name here: `/input_type`, `/output_typ
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from requant.comparison.comparison import ErrorReport
-from requant.convert.dequantize import plan_dequantize
-from requant.convert.explain.explanation import Explainer
-from requant.convert.quantize import plan_quantize
-from requant.convert.requantize import plan_requantize
 from requant.convert.scaling import ScalingPlan
-from requant.errors import (
-    InvalidRequestError,
-    LimitError,
-    ParameterError,
-    PreconditionError,
-    UnsupportedError,
-    default_pointer,
-    pointers_for_sides,
-)
+from requant.description import OperationCall, PlannedWork, Result
+from requant.errors import RequantError, default_pointer
+from requant.formats.elements import BYTE
 from requant.mlir import print_type
 from requant.mlir.types import AnyType, CalibratedType, ElementType, TensorType, Type
-from requant.operations.conversions import CONVERSION_OPTIONS
-from requant.operations.explain import EXPLAINERS
+from requant.operations.conversions import CONVERSION_OPTIONS, CONVERSIONS, ERROR
+from requant.operations.derived_scales import CALIBRATION, check_no_calibration
+from requant.operations.explain import EXPLANATIONS
 from requant.operations.multipliers import CHARACTERS_PER_FACTOR
 from requant.plan.operands import bind, element_name, static_shape
-from requant.plan.plan import Array, Conversion, DeferredPlan, Packing, Plan, Report, dense_width
+from requant.plan.plan import Array, Conversion, DeferredPlan, Packing, Plan, Report, dense_width, pack, unpack
 from requant.profiles import Operation
 from requant.schemes import Multiplier
+from requant_service.operations.described import kept_plan, limits_of, plan_operation, weight
 from requant_service.operations.types import read_tensor_type, read_type
 from requant_service.runtime.metrics import Metrics
 from requant_service.runtime.runtime import Runtime
@@ -46,11 +36,6 @@ from requant_service.runtime.settings import Settings
 Made = TypeVar("Made")
 Value = str | int | float | bool
 
-_PLANS: Mapping[Operation, Callable[..., Plan]] = {
-    Operation.QUANTIZE: plan_quantize,
-    Operation.DEQUANTIZE: plan_dequantize,
-    Operation.REQUANTIZE: plan_requantize,
-}
 # A call with more numbers than that takes longer to compare with others than it is worth.
 _MAX_KEPT_NUMBERS = 4096
 
@@ -62,7 +47,7 @@ class ConversionCall(NamedTuple):
     them `input_type` has to be the type of a tensor. `options` are those that were sent (`given_options`).
     `packing` is that of input and output, in so far as they are stored numbers. `measured` asks for the error of the
     result against the input. `calibration` says how scales are found that `output_type` leaves open
-    (`requant_service.operations.calibration.quantization`), by the names of a request.
+    (`requant.operations.derived_scales`), by the names of a request.
     """
 
     operation: Operation
@@ -89,6 +74,16 @@ class ConversionCall(NamedTuple):
         """The pointer to what says the type of the input: its own, or the input, whose elements say it."""
         return "/input" if self.input_type is None else "/input_type"
 
+    def packed_input(self, input_type: TensorType) -> int | None:
+        """Return the bits of the numbers of the input if they are packed."""
+        packs = self.packing is Packing.DENSE and self.operation is not Operation.QUANTIZE
+        return dense_width(input_type) if packs else None
+
+    def point(self, error: RequantError) -> None:
+        """Point at where the call has the type of the input, which is not in the input itself."""
+        if error.pointer == "/input/type":
+            error.pointer = self.input_place
+
     @property
     def is_kept(self) -> bool:
         """Whether it is worth the time to look whether such a call was planned before."""
@@ -100,75 +95,153 @@ class ConversionCall(NamedTuple):
 
 
 class PlannedConversion(Conversion):
-    """The conversion that a call stands for, with what is the same in all of its results."""
+    """The conversion that a call stands for, with what is the same in all of its results.
 
-    def __init__(self, call: ConversionCall, plan: Plan) -> None:
+    `text`: of the output type, where it is known.
+    """
+
+    def __init__(self, call: ConversionCall, plan: Plan, text: str = "") -> None:
         dense = call.packing is Packing.DENSE
-        self.packed_in = dense_width(plan.input_type) if dense and call.operation is not Operation.QUANTIZE else None
+        self.packed_in = call.packed_input(plan.input_type)
         packed_out = dense_width(plan.output_type) if dense and call.operation is not Operation.DEQUANTIZE else None
         super().__init__(plan, self.packed_in, packed_out)
         self.packed_out = packed_out
         self.operation = call.operation
-        self.measured = call.measured
-        self.output_type = print_type(plan.output_type)
+        self.input_type = plan.input_type
+        self.output_type = text or print_type(plan.output_type)
         self.output_shape = static_shape(plan.output_type) if packed_out is None else (self.output_entries,)
         self.element = element_name(plan.output_type.element)
         self.scheme = {"scheme": plan.scheme.name} if isinstance(plan, ScalingPlan) else {}
+        self.held: Plan | None = plan
 
     def result(self, counts: Array, metrics: Metrics) -> ConversionResult:
         """Return what the tally of all elements says, and count it. Raise PreconditionError for an undefined one."""
-        report = self.plan.report(counts)
+        return self.reported(self.plan.report(counts), metrics)
+
+    def reported(
+        self, report: Report, metrics: Metrics, error: tuple[tuple[str, float], ...] | None = None
+    ) -> ConversionResult:
+        """Return a report as a result, and count it."""
         saturated = report.saturated_low + report.saturated_high
         metrics.converted(self.operation, report.profile, self.element, report.elements, saturated)
-        return ConversionResult(self, report, saturated)
+        return ConversionResult(self, report, saturated, error)
 
 
 class ConversionResult(NamedTuple):
-    """What a conversion reports. `error` is there where it was asked for."""
+    """What a conversion reports. `error`: its measures, where they were asked for."""
 
     planned: PlannedConversion
     report: Report
     saturated: int
-    error: ErrorReport | None = None
+    error: tuple[tuple[str, float], ...] | None = None
 
 
-async def planned_conversion(call: ConversionCall, characters: int, running: Runtime) -> PlannedConversion:
-    """Return the plan of a call, kept or new. The types have so many `characters` as texts: what planning costs."""
-    kept = call.is_kept
-    planned: PlannedConversion | None = running.planned.get(call) if kept else None
-    if planned is None:
-        weight = characters + CHARACTERS_PER_FACTOR * len(call.multipliers or ())
-        planned = await running.executor.run_text(weight, partial(plan_call, call, running.settings))
-        if kept:
-            running.planned.put(call, planned, plan_bytes(planned.plan, weight))
-    return planned
+class WholeResult(NamedTuple):
+    """What comes of a call that took its input whole. `output`: as it travels."""
+
+    converted: ConversionResult
+    output: Array
+    result: Result
 
 
-def plan_call(call: ConversionCall, settings: Settings) -> PlannedConversion:
+class WholeConversion:
+    """A call whose work takes its input whole: it finds scales, measures the error, or explains each element."""
+
+    def __init__(self, call: ConversionCall, work: PlannedWork) -> None:
+        stored = work.operands["input"]
+        self.call = call
+        self.work = work
+        self.elements = stored.elements
+        self.input_type = stored.type
+        self.packed_in = call.packed_input(stored.type)
+        self.input_dtype = stored.dtype if self.packed_in is None else BYTE
+        self.held = None if work.conversion is None else work.conversion.plan
+        self._planned = None if self.held is None else PlannedConversion(call, self.held)
+
+    async def run(self, source: Array, running: Runtime, finish: Callable[[WholeResult], Made]) -> Made:
+        """Do the work on an input as it travels, and return what `finish` makes of its result, in the same thread."""
+        settings, work = running.settings, self.work
+
+        def convert() -> Made:
+            return finish(self._convert(source, running.metrics))
+
+        if work.characters:
+            return await running.executor.run_text(work.characters, convert)
+        return await running.executor.run_array(weight(work, source.nbytes, settings), convert)
+
+    def _convert(self, source: Array, metrics: Metrics) -> WholeResult:
+        width = self.packed_in
+        if width is not None:
+            source = unpack(source, width, self.elements, self.work.operands["input"].dtype)
+        try:
+            result = self.work.run({"input": source if source.flags.aligned else source.copy()})
+        except RequantError as error:
+            self.call.point(error)
+            raise
+        assert result.conversion is not None
+        output, members, planned = result.outputs["output"], result.report, self._planned
+        if planned is None:
+            # With the scales that were found.
+            planned = PlannedConversion(self.call, result.conversion.plan, output.text)
+        measures = tuple(members[ERROR.name].items()) if ERROR.name in members else None
+        report = Report(*(members[name] for name in Report._fields))
+        data = output.data if planned.packed_out is None else pack(output.data, planned.packed_out)
+        return WholeResult(planned.reported(report, metrics, measures), data, result)
+
+
+async def planned_conversion(
+    call: ConversionCall, characters: int, running: Runtime, *, explained: bool = False
+) -> PlannedConversion | WholeConversion:
+    """Return the plan of a call, kept or new. The types have so many `characters` as texts: what planning costs.
+
+    `explained`: with the steps of each element.
+    """
+    cost = characters + CHARACTERS_PER_FACTOR * len(call.multipliers or ())
+
+    return await kept_plan(
+        (call, explained) if call.is_kept else None,
+        running,
+        partial(plan_call, call, running.settings, explained=explained),
+        lambda: cost,
+        lambda planned: plan_bytes(planned.held, cost),
+    )
+
+
+def plan_call(
+    call: ConversionCall, settings: Settings, *, explained: bool = False
+) -> PlannedConversion | WholeConversion:
     """Plan a call: work on texts. Raise what is wrong with it, pointing at the field."""
-    return PlannedConversion(call, made_of_call(call, _PLANS[call.operation], settings))
-
-
-def made_of_call(call: ConversionCall, make: Callable[..., Made], settings: Settings) -> Made:
-    """Return what a function that takes the arguments of a plan's makes of a call. Errors point at the field."""
-    if call.calibration:
-        detail = "calibration is for an output_type that leaves its scales open, such as !quant.any<i8:f32>"
-        raise InvalidRequestError.of_field(f"/calibration/{call.calibration[0][0]}", "extra_forbidden", detail)
-    input_type = input_tensor_type(call, settings)
-    output_type = _read(call.output_type, settings, "/output_type")
-    arguments: dict[str, Any] = {}
+    calibration = dict(call.calibration)
+    if not call.leaves_scales_open:
+        check_no_calibration(calibration)
+    described = (EXPLANATIONS if explained else CONVERSIONS)[call.operation]
+    types = {"input": input_tensor_type(call, settings)}
+    options = {
+        **described.defaults,
+        "output_type": _read(call.output_type, settings, "/output_type"),
+        "profile": call.profile,
+        CALIBRATION.name: calibration or None,
+        ERROR.name: call.measured,
+    }
     for option in CONVERSION_OPTIONS[call.operation]:
         for name, value in call.options:
             if name == option.name:
                 with default_pointer(f"/{name}"):
-                    arguments[name] = option.resolve(value)
-    of_multipliers: AbstractContextManager[None] = nullcontext()
+                    options[name] = option.resolve(value)
+    numbers: dict[str, Array] = {}
     if call.multipliers is not None:
-        arguments["multipliers"] = call.multipliers
-        of_multipliers = default_pointer("/multipliers", ParameterError, PreconditionError)
-    types = pointers_for_sides(input=call.input_place, output="/output_type")
-    with default_pointer("/profile", UnsupportedError), types, of_multipliers:
-        return make(input_type, output_type, call.profile, **arguments)
+        numbers["multipliers"] = np.array([each.multiplier for each in call.multipliers], object)
+        numbers["shifts"] = np.array([each.shift for each in call.multipliers], object)
+    places = {"input": call.input_place, "output": "/output_type"}
+    asked = OperationCall(types, options, numbers, limits=limits_of(settings))
+    try:
+        work = plan_operation(described, asked, places, settings)
+    except RequantError as error:
+        call.point(error)
+        raise
+    if work.conversion is None or not work.in_pieces:
+        return WholeConversion(call, work)
+    return PlannedConversion(call, work.conversion.plan)
 
 
 def _read(type_: Type | str | None, settings: Settings, pointer: str) -> Type | None:
@@ -222,34 +295,3 @@ def _held(value: Any) -> int:
     if isinstance(value, tuple) and value:
         return _BYTES_PER_MULTIPLIER * len(value) if isinstance(value[0], Multiplier) else sum(map(_held, value))
     return 0
-
-
-def error_measures(error: ErrorReport) -> dict[str, Any]:
-    """Return the measures that are finite numbers, by name."""
-    return {name: value for name, value in asdict(error).items() if value is not None}
-
-
-MAX_EXPLAINED = 256
-"""The most elements of a tensor that is explained."""
-CHARACTERS_PER_ELEMENT = 256
-"""The cost of explaining an element, in characters of text that cost the same."""
-
-
-def explainer_of(call: ConversionCall, planned: PlannedConversion, settings: Settings) -> Explainer:
-    """Return the explainer of a planned call. Raise LimitError for a tensor that is too large."""
-    if planned.elements > MAX_EXPLAINED:
-        raise LimitError(
-            f"the tensor has {planned.elements} elements; at most {MAX_EXPLAINED} are explained",
-            limit=MAX_EXPLAINED,
-            pointer="/input_type",
-        )
-    # With the scales, if they were derived.
-    finished = call._replace(output_type=planned.plan.output_type, calibration=())
-    return made_of_call(finished, EXPLAINERS[call.operation], settings)
-
-
-async def planned_explanation(
-    call: ConversionCall, planned: PlannedConversion, characters: int, running: Runtime
-) -> Explainer:
-    """Return the explainer of a planned call, whose type texts have so many `characters`."""
-    return await running.executor.run_text(characters, partial(explainer_of, call, planned, running.settings))

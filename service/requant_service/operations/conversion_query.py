@@ -12,7 +12,8 @@ from starlette.requests import Request
 from requant.description import LARGEST_INTEGER, Kind, Option
 from requant.errors import FieldFault, InvalidRequestError, LimitError, ParameterError
 from requant.mlir.types import ElementType, Type
-from requant.operations.conversions import CONVERSION_OPTIONS, MAX_MULTIPLIER, MAX_SHIFT
+from requant.operations.conversions import CONVERSION_OPTIONS
+from requant.operations.options import MAX_MULTIPLIER, MAX_SHIFT
 from requant.plan.plan import Packing
 from requant.profiles import DEFAULT_PROFILES, Operation
 from requant.schemes import Multiplier

@@ -17,9 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from requant.comparison.comparison import conversion_error
-from requant.errors.cancellation import check_cancelled
-from requant.plan.plan import Array, Conversion, merged, unpack
+from requant.plan.plan import COPIED, WHOLE, Array, Conversion, merged
 from requant_service.http.request_body import BodyReader
 from requant_service.operations.conversion_call import ConversionResult, PlannedConversion
 from requant_service.runtime.executor import Executor
@@ -28,14 +26,10 @@ from requant_service.runtime.runtime import Runtime
 
 # Elements of a piece: input and output of it together stay in a CPU's own cache.
 _PIECE = 64 << 10
-# Elements of an input in memory that are converted before it is checked whether the client is still there.
-_CANCELLABLE = 1 << 20
 # At most so many where there are threads to take turns: a change of thread costs as much as many elements. Each thread
 # has so many pieces, if that makes shorter ones, so that they all end at about the same time.
 _LONGEST = 4 << 20
 _PIECES_FOR_THREAD = 2
-# Elements of an input at odd addresses that are copied at a time, so that they stay in a CPU's second cache.
-_COPIED = 128 << 10
 # An input up to here is one piece, and an output up to here is kept, however small the input is.
 _SMALL_INPUT = 16 << 10
 _SMALL_OUTPUT = 1 << 20
@@ -106,18 +100,15 @@ async def convert_in_memory(
     """
     executor = running.executor
     most = _largest_piece(source, planned.elements // (_PIECES_FOR_THREAD * running.settings.threads))
-    if planned.elements <= most or planned.measured:
+    if planned.elements <= most:
         work = partial(convert_array, source, planned, running.metrics, target, check)
-        return await executor.run_array(source.nbytes, work, None if planned.measured else planned.kind)
+        return await executor.run_array(source.nbytes, work, planned.kind)
     output = np.empty(planned.output_entries, planned.output_dtype) if target is None else target
-
-    def convert(first: int, last: int) -> Array:
-        return _convert_piece(source, output, planned, first, last, check)
 
     async def works() -> AsyncIterator[Work]:
         for first, last in planned.pieces(0, planned.elements, most):
             size = (planned.input_at(last) - planned.input_at(first)) * planned.input_dtype.itemsize
-            yield size, partial(convert, first, last)
+            yield size, partial(planned.run_piece, source, output, first, last, check)
 
     tallies = [counts async for counts in executor.run_pieces(planned.kind, works())]
     return Converted(planned.result(merged(tallies, planned.plan.new_counts()), running.metrics), output)
@@ -131,52 +122,16 @@ def convert_array(
     check: Callable[[], None] | None = None,
 ) -> Converted:
     """Convert an input that is in memory, as `convert_in_memory` does: work for a thread."""
-    if planned.measured and not source.flags.aligned:
-        source = source.copy()
     output = np.empty(planned.output_entries, planned.output_dtype) if target is None else target
-    tally = planned.plan.new_counts()
-    if planned.elements <= (most := _largest_piece(source)):
-        planned.step(_aligned(source), output, 0, tally)
-        if check is not None:
-            check()
-    else:
-        for first, last in planned.pieces(0, planned.elements, most):
-            check_cancelled()
-            merged([_convert_piece(source, output, planned, first, last, check)], tally)
-    result = planned.result(tally, metrics)
-    if planned.measured:
-        plan, width = planned.plan, planned.packed_out
-        numbers = output if width is None else unpack(output, width, plan.elements, plan.output_dtype)
-        result = result._replace(error=conversion_error(plan, source, numbers))
-    return Converted(result, output)
+    tally = planned.run(source, output, check)
+    return Converted(planned.result(tally, metrics), output)
 
 
-def _convert_piece(
-    source: Array,
-    output: Array,
-    planned: PlannedConversion,
-    first: int,
-    last: int,
-    check: Callable[[], None] | None,
-) -> Array:
-    """Convert the elements from `first` to before `last`. Return their tally."""
-    counts = planned.plan.new_counts()
-    piece = _aligned(source[planned.input_at(first) : planned.input_at(last)])
-    planned.step(piece, output[planned.output_at(first) : planned.output_at(last)], first, counts)
-    if check is not None:
-        check()
-    return counts
-
-
-def _largest_piece(source: Array, share: int = 0) -> int:
+def _largest_piece(source: Array, share: int) -> int:
     """Return how many elements of an input in memory are converted at once: about `share`, between two bounds, or fewer
     if they have to be copied before.
     """
-    return min(max(share, _CANCELLABLE), _LONGEST) if source.flags.aligned else _COPIED
-
-
-def _aligned(piece: Array) -> Array:
-    return piece if piece.flags.aligned else piece.copy()
+    return min(max(share, WHOLE), _LONGEST) if source.flags.aligned else COPIED
 
 
 def keeps_output(conversion: Conversion) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
+from typing import TypeVar
 
 from requant.description import Limits, ModuleLimits, Operation, OperationCall, PlannedWork
 from requant.errors import (
@@ -15,7 +16,13 @@ from requant.errors import (
     pointers_for_sides,
 )
 from requant.mlir.types import TensorType
+from requant_service.runtime.runtime import Runtime
 from requant_service.runtime.settings import Settings
+
+Made = TypeVar("Made")
+
+MAX_EXPLAINED = 256
+"""The most elements of a tensor that is explained."""
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -27,7 +34,13 @@ def limits_of(settings: Settings) -> Limits:
         evaluation_bytes=settings.max_evaluation_bytes,
         evaluation_products=settings.max_evaluation_products,
     )
-    return Limits(rank=settings.max_rank, factors=settings.max_factors, passes=settings.max_passes, module=module)
+    return Limits(
+        rank=settings.max_rank,
+        factors=settings.max_factors,
+        passes=settings.max_passes,
+        explained=MAX_EXPLAINED,
+        module=module,
+    )
 
 
 def plan_operation(
@@ -56,6 +69,26 @@ def plan_operation(
         raise LimitError(detail, limit=limit, pointer="/trace")
     check_size(work.sums, work.products, settings)
     return work
+
+
+async def kept_plan(
+    key: Hashable,
+    running: Runtime,
+    plan: Callable[[], Made],
+    characters: Callable[[], int],
+    held_bytes: Callable[[Made], int | None],
+) -> Made:
+    """Return the plan that is kept for `key`, or a new one: making it takes as long as reading so many characters.
+
+    `held_bytes`: about how many bytes a plan takes, None for one that is not kept. Nor is any if `key` is None.
+    """
+    known: Made | None = None if key is None else running.planned.get(key)
+    if known is not None:
+        return known
+    made = await running.executor.run_text(characters(), plan)
+    if key is not None and (byte_count := held_bytes(made)) is not None:
+        running.planned.put(key, made, byte_count)
+    return made
 
 
 def weight(work: PlannedWork, byte_count: int, settings: Settings) -> int:

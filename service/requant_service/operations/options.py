@@ -78,7 +78,7 @@ def group_reply_model(group: Group) -> type[ReplyModel]:
 
 
 def _fields(group: Group) -> dict[str, Any]:
-    return {each.name: option_field(each, bounded=True) for each in group.options}
+    return {each.name: option_field(each, bounded=group.bounded) for each in group.options}
 
 
 def _open_group(schema: dict[str, Any]) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from requant.convert.blocks import mx, nvfp4
 from requant.convert.small_floats import SMALL_FLOATS
@@ -19,32 +17,9 @@ from tests.interop.seed_of_the_day import generator
 torch: Any = pytest.importorskip("torch")
 pytest.importorskip("torchao", reason="torchao is in the environment of the checkpoints only")
 
+from tests.interop.blocks.torchao_formats import MX_ELEMENTS, formats, in_bytes, unpacked  # noqa: E402
+
 pytestmark = pytest.mark.interop
-
-Array = NDArray[Any]
-
-MX_ELEMENTS = {
-    "mxfp8_e4m3": torch.float8_e4m3fn,
-    "mxfp8_e5m2": torch.float8_e5m2,
-    "mxfp6_e2m3": "fp6_e2m3",
-    "mxfp6_e3m2": "fp6_e3m2",
-    "mxfp4_e2m1": torch.float4_e2m1fn_x2,
-}
-"""torchao has no mxint8."""
-
-
-def formats(module: str) -> Any:
-    return import_module(f"torchao.prototype.mx_formats.{module}")
-
-
-def in_bytes(elements: Any) -> Array:
-    """Elements one to a byte."""
-    return np.asarray(elements.view(torch.uint8).numpy())
-
-
-def unpacked(elements: Any) -> Array:
-    """4-bit elements one to a byte."""
-    return np.asarray(formats("kernels").unpack_uint4(elements.view(torch.uint8)).numpy())
 
 
 @pytest.mark.parametrize("name", MX_ELEMENTS)

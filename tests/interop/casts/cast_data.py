@@ -22,6 +22,24 @@ Array = NDArray[Any]
 
 FORMATS = tuple(SMALL_FLOATS)
 WIDE = ("f16", "bf16", "f32", "f64")
+DTYPES: dict[str, Any] = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "f8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
+    "f8E5M2": ml_dtypes.float8_e5m2,
+    "f8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
+    "f8E4M3": ml_dtypes.float8_e4m3,
+    "f8E3M4": ml_dtypes.float8_e3m4,
+    "f8E4M3B11FNUZ": ml_dtypes.float8_e4m3b11fnuz,
+    "f4E2M1FN": ml_dtypes.float4_e2m1fn,
+    "f6E2M3FN": ml_dtypes.float6_e2m3fn,
+    "f6E3M2FN": ml_dtypes.float6_e3m2fn,
+    "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
+    "f32": np.float32,
+    "f64": np.float64,
+}
+"""numpy's dtypes, small floats those of ml_dtypes."""
 RESULTS: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 
 
@@ -126,3 +144,9 @@ def onnx_choices(target: str) -> list[tuple[bool | None, Rounding | None]]:
 
 ROUND_MODES = {Rounding.CEILING: "up", Rounding.FLOOR: "down", Rounding.NEAREST_UP: "nearest"}
 """What ONNX calls them."""
+
+
+def numpy_cast(source: Array, source_name: str, target: str) -> Array:
+    """A cast by numpy and ml_dtypes."""
+    with np.errstate(all="ignore"):
+        return np.asarray(source.view(DTYPES[source_name]).astype(DTYPES[target]))

@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import ml_dtypes
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from requant.convert.small_floats import SMALL_FLOATS
-from tests.interop.casts.cast_data import FORMATS, WIDE, is_nan, narrowed, real_data, stored_data, widened
+from tests.interop.casts.cast_data import (
+    FORMATS,
+    WIDE,
+    is_nan,
+    narrowed,
+    numpy_cast,
+    real_data,
+    stored_data,
+    widened,
+)
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile
 
 pytestmark = pytest.mark.interop
-
-Array = NDArray[Any]
-
-DTYPES: dict[str, Any] = {
-    "f16": np.float16,
-    "bf16": ml_dtypes.bfloat16,
-    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
-    "f8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
-    "f8E5M2": ml_dtypes.float8_e5m2,
-    "f8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
-    "f8E4M3": ml_dtypes.float8_e4m3,
-    "f8E3M4": ml_dtypes.float8_e3m4,
-    "f8E4M3B11FNUZ": ml_dtypes.float8_e4m3b11fnuz,
-    "f4E2M1FN": ml_dtypes.float4_e2m1fn,
-    "f6E2M3FN": ml_dtypes.float6_e2m3fn,
-    "f6E3M2FN": ml_dtypes.float6_e3m2fn,
-    "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
-    "f32": np.float32,
-    "f64": np.float64,
-}
-
-
-def numpy_cast(source: Array, source_name: str, target: str) -> Array:
-    with np.errstate(all="ignore"):
-        return np.asarray(source.view(DTYPES[source_name]).astype(DTYPES[target]))
 
 
 @pytest.mark.parametrize("source", WIDE)

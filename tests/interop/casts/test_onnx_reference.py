@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from requant.profiles import Rounding
 from requant.profiles.cast import F8_ONNX, FINITE, SCALE
 from tests.interop.casts.cast_data import (
-    ROUND_MODES,
     WIDE,
     is_nan,
     narrowed,
@@ -21,33 +14,17 @@ from tests.interop.casts.cast_data import (
     stored_data,
     widened,
 )
-from tests.interop.casts.test_ml_dtypes import DTYPES
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile
 
-reference: Any = pytest.importorskip("onnx.reference")
+pytest.importorskip("onnx.reference")
 
-from tests.interop.onnx_nodes import cast_node  # noqa: E402
+from tests.interop.casts.onnx_reference_cast import run
 
 pytestmark = pytest.mark.interop
 
-Array = NDArray[Any]
-
 FORMATS = ("f16", "bf16", *F8_ONNX, *FINITE, SCALE)
-
-
-@cache
-def evaluator(*node: Any) -> Any:
-    return reference.ReferenceEvaluator(cast_node(*node))
-
-
-def run(data: Array, source: str, target: str, saturate: bool | None = None, rounding: Rounding | None = None) -> Array:
-    node = evaluator(source, target, saturate, None if rounding is None else ROUND_MODES[rounding])
-    with np.errstate(all="ignore"):
-        (result,) = node.run(None, {"x": data.view(DTYPES[source])})
-    assert result.dtype == DTYPES[target]
-    return np.asarray(result)
 
 
 @pytest.mark.parametrize("source", WIDE)

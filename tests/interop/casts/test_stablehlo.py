@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from requant.convert.small_floats import SMALL_FLOATS
 from requant.errors import UnsupportedError
 from requant.profiles.cast import FINITE
 from tests.interop.casts.cast_data import (
@@ -23,13 +22,11 @@ from tests.interop.casts.cast_data import (
     stored_data,
     widened,
 )
+from tests.interop.casts.stablehlo_convert import convert
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile
-
-ir: Any = pytest.importorskip("jaxlib.mlir.ir")
-passes: Any = pytest.importorskip("jaxlib.mlir.passmanager")
-stablehlo: Any = pytest.importorskip("jaxlib.mlir.dialects.stablehlo")
+from tests.interop.stablehlo_upstream import loaded
 
 pytestmark = pytest.mark.interop
 
@@ -42,35 +39,8 @@ SIZE = 60_000
 
 @pytest.fixture(autouse=True)
 def context() -> Iterator[None]:
-    stablehlo.register_stablehlo_passes()
-    with ir.Context() as opened, ir.Location.unknown():
-        stablehlo.register_dialect(opened)
-        passes.PassManager.parse("builtin.module(vhlo-legalize-to-stablehlo)").run(ir.Module.parse("").operation)
+    with loaded():
         yield
-
-
-def width(name: str) -> int:
-    return SMALL_FLOATS[name].width if name in SMALL_FLOATS else 8 * np.dtype(RESULTS[name]).itemsize
-
-
-def convert(data: Array, source: str, *targets: str) -> Array:
-    """Convert to each target after the other, from and to integers of the same width."""
-    shape = f"tensor<{data.size}x"
-    names = [f"ui{width(source)}", source, *targets, f"ui{width(targets[-1])}"]
-    kinds = ["bitcast_convert", *["convert"] * len(targets), "bitcast_convert"]
-    lines = [
-        f"%{i + 1} = stablehlo.{kind} %{i} : ({shape}{names[i]}>) -> {shape}{names[i + 1]}>"
-        for i, kind in enumerate(kinds)
-    ]
-    text = "\n".join(lines)
-    module = ir.Module.parse(
-        f"func.func @main(%0: {shape}{names[0]}>) -> {shape}{names[-1]}> {{\n{text}\nreturn %{len(kinds)} : "
-        f"{shape}{names[-1]}>\n}}"
-    )
-    bits = np.ascontiguousarray(data).view(f"u{data.itemsize}")
-    argument = ir.DenseElementsAttr.get(bits, shape=[data.size], type=ir.Type.parse(names[0]))
-    (found,) = stablehlo.eval_module(module, [argument])
-    return np.array(found)
 
 
 def wide_data(source: str, target: str) -> Iterator[Array]:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from requant.profiles.cast import F8_ONNX, SCALE
 from tests.interop.casts.cast_data import RESULTS, WIDE, is_nan, narrowed, real_data, stored_data, widened
@@ -17,32 +16,13 @@ from tests.interop.torch_version import EAGER_PROFILE
 
 torch: Any = pytest.importorskip("torch")
 
+from tests.interop.casts.torch_cast import run  # noqa: E402
+
 pytestmark = pytest.mark.interop
 # Each thread's share of a large tensor has a tail of its own.
 torch.set_num_threads(1)
 
-Array = NDArray[Any]
-
 FORMATS = ("f16", "bf16", *F8_ONNX, SCALE)
-NAMES = {
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f8E4M3FN": "float8_e4m3fn",
-    "f8E4M3FNUZ": "float8_e4m3fnuz",
-    "f8E5M2": "float8_e5m2",
-    "f8E5M2FNUZ": "float8_e5m2fnuz",
-    "f8E8M0FNU": "float8_e8m0fnu",
-    "f32": "float32",
-    "f64": "float64",
-}
-
-
-def run(data: Array, source: str, target: str) -> Array:
-    """Cast; in and out as the integers of the same width, because numpy has no such types."""
-    given = torch.from_numpy(np.ascontiguousarray(data).view(f"i{data.itemsize}")).view(getattr(torch, NAMES[source]))
-    found = given.to(getattr(torch, NAMES[target]))
-    width = found.element_size()
-    return np.asarray(found.view(getattr(torch, f"int{8 * width}")).numpy().view(f"u{width}"))
 
 
 @pytest.mark.parametrize("source", WIDE)

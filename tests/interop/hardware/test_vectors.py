@@ -21,8 +21,8 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("tosa_reference_model")
 
 from tests.interop.hardware.icarus import compile_and_run, simulate
+from tests.interop.onnxruntime_linear import run as run_onnx
 from tests.interop.quantized_case import Case
-from tests.interop.test_onnxruntime import run as run_onnx
 from tests.interop.tosa_model import Verdict, rescale
 from tests.oracles.tosa import Rescale
 from tests.support.asgi import post, ready_app

@@ -11,34 +11,20 @@ from requant.integer.add import plan_add
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile as row
-from tests.interop.integer.quantized_tensors import DTYPES, Quantized, per_tensor
+from tests.interop.integer.quantized_tensors import DTYPES, per_tensor
 
 pytest.importorskip("ai_edge_litert")
 
-from ai_edge_litert import schema_py_generated as schema
-
-from tests.interop.litert_models import DEFAULT, REFERENCE, Operand, model_of, run_inputs
+from tests.interop.integer.litert_operators import add
+from tests.interop.litert_models import DEFAULT, REFERENCE, run_inputs
 
 pytestmark = pytest.mark.interop
 
-ADD = int(schema.BuiltinOperator.ADD)
 # Ties, ratios far from 1 and close to it, and scales with all of their bits.
 SCALES = (
     (0.5, 0.5, 0.5), (0.5, 0.25, 1.0), (0.1, 0.3, 0.2), (1.0, 0.001, 0.7), (0.02, 0.9, 0.9), (0.0371, 0.0113, 0.0254),
     (0.25, 0.125, 0.5), (2.0, 1.0, 0.011), (0.01, 0.01, 2.5),
 )  # fmt: skip
-
-
-def operand(side: Quantized) -> Operand:
-    return Operand(side.storage, side.scales, side.zero_points)
-
-
-def model(shape: tuple[int, ...], sides: list[Quantized]) -> bytes:
-    options = schema.AddOptionsT()
-    options.potScaleInt16 = False
-    inputs = [(shape, operand(side)) for side in sides[:2]]
-    kind = (int(schema.BuiltinOptions.AddOptions), options)
-    return model_of(ADD, inputs, (shape, operand(sides[2])), kind, version=2)
 
 
 def data(storage: str) -> tuple[Any, Any]:
@@ -70,6 +56,6 @@ def test_add(storage: str, profile: str, resolver: Any) -> None:
             plan = plan_add(sides[0].tensor(a.size), sides[1].tensor(a.size), sides[2].element, profile)
             ours = np.empty(a.size, plan.output_dtype)
             plan.run(a, b, ours)
-            theirs = run_inputs(model((a.size,), sides), [a, b], resolver)
+            theirs = run_inputs(add((a.size,), sides), [a, b], resolver)
             comparison.add(f"{scales} {points}", a, ours, theirs)
     comparison.finish(500_000)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from requant.integer.conv2d import Padding, WeightsLayout, Window, plan_conv2d
+from requant.integer.conv2d import plan_conv2d
 from requant.integer.matmul import plan_matmul
 from requant.mlir import parse_type
 from tests.interop.comparison import Comparison
@@ -23,18 +23,13 @@ from tests.oracles import schemes as scheme_oracle
 
 pytest.importorskip("ai_edge_litert")
 
-from ai_edge_litert import schema_py_generated as schema
-
-from tests.interop.litert_models import DEFAULT, REFERENCE, TYPES, Operand, model_of, run_inputs
+from tests.interop.integer.litert_operators import batch_matmul, convolution, fully_connected, window_of
+from tests.interop.litert_models import DEFAULT, REFERENCE, run_inputs
 
 pytestmark = pytest.mark.interop
 
 SYSTEMS = [("litert", REFERENCE), ("litert_xnnpack", DEFAULT)]
 CASES = 24
-
-
-def operand(side: Quantized) -> Operand:
-    return Operand(side.storage, side.scales, side.zero_points, side.axis)
 
 
 def scale(rng: np.random.Generator) -> float:
@@ -58,12 +53,6 @@ def output_like(rng: np.random.Generator, storage: str, sums: Array, per_sum: fl
     return per_tensor(storage, float(np.float32(exact)), 0 if storage == "i16" else int(rng.integers(-128, 128)))
 
 
-def bias_operand(sums: Array, kind: str, count: int) -> tuple[Array, Operand]:
-    """A bias whose scale is that of the sums."""
-    dtype = np.int64 if kind == "i64" else np.int32
-    return np.zeros(count, dtype), Operand(kind, sums.astype(np.float32), np.zeros(sums.size, np.int64))
-
-
 @pytest.mark.parametrize(("profile", "resolver"), SYSTEMS)
 def test_fully_connected(profile: str, resolver: Any) -> None:
     """Per tensor and per channel, with a bias; with a zero point of the weights too, which XNNPACK does not take."""
@@ -84,16 +73,9 @@ def test_fully_connected(profile: str, resolver: Any) -> None:
         sums = (x.astype(np.int64) - x_side.zero_points[0]) @ (w.T.astype(np.int64) - zeros)
         y_side = output_like(rng, "i8", sums, float(x_side.scales[0]) * float(scales.max()))
         bias = rng.integers(-5000, 5000, columns).astype(np.int32)
-        _, bias_kind = bias_operand(x_side.scales[0] * scales, "i32", columns)
         w_type = per_axis("i8", scales, 1, zeros).tensor(depth, columns)
         plan = plan_matmul(x_side.tensor(rows, depth), w_type, y_side.element, profile, bias=tensor(f"{columns}xi32"))
-        model = model_of(
-            int(schema.BuiltinOperator.FULLY_CONNECTED),
-            [((rows, depth), operand(x_side)), ((columns, depth), operand(w_side), w), ((columns,), bias_kind, bias)],
-            ((rows, columns), operand(y_side)),
-            (int(schema.BuiltinOptions.FullyConnectedOptions), schema.FullyConnectedOptionsT()),
-            version=5,
-        )
+        model = fully_connected(x_side, rows, (w_side, w), y_side, bias)
         theirs = run_inputs(model, [x], resolver)
         comparison.add(index, sums, run_product(plan, x, w.T, bias), theirs)
     comparison.finish(50_000)
@@ -118,26 +100,14 @@ def test_fully_connected_of_16_bits(profile: str, resolver: Any, bias_type: str 
         x, w = x_side.data(rng, rows, depth), symmetric_weights(rng, columns, depth)
         sums = x.astype(np.int64) @ w.T.astype(np.int64)
         y_side = output_like(rng, "i16", sums, float(x_side.scales[0]) * float(scales.max()))
-        inputs: list[Any] = [
-            ((rows, depth), operand(x_side)),
-            ((columns, depth), operand(per_axis("i8", scales, 0)), w),
-        ]
-        options, bias = schema.FullyConnectedOptionsT(), None
+        bias = None
         if bias_type is not None:
             bias = rng.integers(-5000, 5000, columns).astype(np.int64 if bias_type == "i64" else np.int32)
-            inputs.append(((columns,), bias_operand(x_side.scales[0] * scales, bias_type, columns)[1], bias))
-            options.quantizedBiasType = TYPES[bias_type]
         plan = plan_matmul(
             x_side.tensor(rows, depth), per_axis("i8", scales, 1).tensor(depth, columns), y_side.element, profile,
             bias=None if bias is None else tensor(f"{columns}x{bias_type}"),
         )  # fmt: skip
-        model = model_of(
-            int(schema.BuiltinOperator.FULLY_CONNECTED),
-            inputs,
-            ((rows, columns), operand(y_side)),
-            (int(schema.BuiltinOptions.FullyConnectedOptions), options),
-            version=11,
-        )
+        model = fully_connected(x_side, rows, (per_axis("i8", scales, 0), w), y_side, bias, version=11)
         comparison.add(index, sums, run_product(plan, x, w.T, bias), run_inputs(model, [x], resolver))
     comparison.finish(200_000)
 
@@ -158,14 +128,8 @@ def test_batch_matmul(profile: str, resolver: Any, storage: str) -> None:
         plan = plan_matmul(
             a_side.tensor(batch, rows, depth), b_side.tensor(batch, depth, columns), y_side.element, profile
         )
-        model = model_of(
-            int(schema.BuiltinOperator.BATCH_MATMUL),
-            [((batch, rows, depth), operand(a_side)), ((batch, depth, columns), operand(b_side))],
-            ((batch, rows, columns), operand(y_side)),
-            (int(schema.BuiltinOptions.BatchMatMulOptions), schema.BatchMatMulOptionsT()),
-            version=2 if storage == "i8" else 3,
-        )
-        comparison.add(index, sums, run_product(plan, a, b), run_inputs(model, [a, b], resolver))
+        theirs = run_inputs(batch_matmul((a_side, b_side, y_side), a, b), [a, b], resolver)
+        comparison.add(index, sums, run_product(plan, a, b), theirs)
     comparison.finish(100_000)
 
 
@@ -211,14 +175,7 @@ def test_the_factor_of_batch_matmul() -> None:
         b[0, -1] = 1
         a_side, b_side, y_side = (per_tensor("i8", each) for each in (s_a, s_b, s_y))
         plan = plan_matmul(a_side.tensor(*a.shape), b_side.tensor(*b.shape), y_side.element, "litert")
-        model = model_of(
-            int(schema.BuiltinOperator.BATCH_MATMUL),
-            [(a.shape, operand(a_side)), (b.shape, operand(b_side))],
-            ((1, a.shape[1], 1), operand(y_side)),
-            (int(schema.BuiltinOptions.BatchMatMulOptions), schema.BatchMatMulOptionsT()),
-            version=2,
-        )
-        ours = run_product(plan, a, b)
+        model, ours = batch_matmul((a_side, b_side, y_side), a, b), run_product(plan, a, b)
         comparison.add(index, differing.reshape(ours.shape), ours, run_inputs(model, [a, b], REFERENCE))
     comparison.finish(20)
     assert told_apart > 20
@@ -252,40 +209,11 @@ def test_the_factor_of_fully_connected_of_16_bits() -> None:
             plan = plan_matmul(
                 x_side.tensor(*x.shape), per_axis("i8", scales, 1).tensor(depth, 2), y_side.element, "litert_xnnpack"
             )
-            model = model_of(
-                int(schema.BuiltinOperator.FULLY_CONNECTED),
-                [(x.shape, operand(x_side)), (w.shape, operand(per_axis("i8", scales, 0)), w)],
-                ((x.shape[0], 2), operand(y_side)),
-                (int(schema.BuiltinOptions.FullyConnectedOptions), schema.FullyConnectedOptionsT()),
-                version=11,
-            )
+            model = fully_connected(x_side, x.shape[0], (per_axis("i8", scales, 0), w), y_side, version=11)
             ours = run_product(plan, x.astype(np.int16), w.T)
             theirs = run_inputs(model, [x.astype(np.int16)], DEFAULT)
             comparison.add((index, columns), np.repeat(differing[:, None], 2, axis=1), ours, theirs)
     comparison.finish(1000)
-
-
-def conv_options(window: Window, multiplier: int | None, bias_type: str) -> tuple[int, Any]:
-    options: Any = schema.Conv2DOptionsT() if multiplier is None else schema.DepthwiseConv2DOptionsT()
-    options.padding = schema.Padding.SAME if window.padding is Padding.SAME_UPPER else schema.Padding.VALID
-    options.strideH, options.strideW = window.strides
-    options.dilationHFactor, options.dilationWFactor = window.dilations
-    if multiplier is None:
-        options.quantizedBiasType = TYPES[bias_type]
-        return int(schema.BuiltinOptions.Conv2DOptions), options
-    options.depthMultiplier = multiplier
-    return int(schema.BuiltinOptions.DepthwiseConv2DOptions), options
-
-
-def windows(rng: np.random.Generator, *, depthwise: bool) -> Window:
-    spread = rng.random() < 0.3
-    strides = (1, 1) if spread else (int(rng.integers(1, 3)),) * 2
-    return Window(
-        weights_layout=WeightsLayout.IHWO if depthwise else WeightsLayout.OHWI,
-        strides=(strides[0], strides[1]),
-        dilations=(2, 2) if spread else (1, 1),
-        padding=Padding.SAME_UPPER if rng.random() < 0.5 else Padding.VALID,
-    )
 
 
 @pytest.mark.parametrize(
@@ -312,15 +240,10 @@ def test_conv2d(profile: str, resolver: Any, storage: str, bias_type: str, depth
     )
     rng = np.random.default_rng(13)
     for index in range(CASES):
-        window = windows(rng, depthwise=depthwise)
         n, height, width, channels = 1, int(rng.integers(7, 30)), int(rng.integers(7, 30)), int(rng.integers(2, 12))
         multiplier = int(rng.integers(1, 3)) if depthwise else None
         outputs = channels * multiplier if multiplier is not None else int(rng.integers(2, 40))
-        groups = channels if depthwise else 1
-        window = Window(
-            weights_layout=window.weights_layout, strides=window.strides, dilations=window.dilations,
-            padding=window.padding, groups=groups,
-        )  # fmt: skip
+        window = window_of(rng, channels if depthwise else 1)
         x_side = per_tensor(storage, scale(rng), 0 if storage == "i16" else int(rng.integers(-128, 128)))
         scales = weight_scales(rng, outputs)
         axis = 3 if depthwise else 0
@@ -332,17 +255,9 @@ def test_conv2d(profile: str, resolver: Any, storage: str, bias_type: str, depth
         sums = run_product(plan_conv2d(*arguments, parse_type("i64"), window=window), x, w)
         y_side = output_like(rng, storage, sums, float(x_side.scales[0]) * float(scales.max()))
         plan = plan_conv2d(*arguments, y_side.element, profile, window=window, bias=bias_tensor)
-        _, bias_kind = bias_operand(x_side.scales[0] * scales, bias_type, outputs)
-        model = model_of(
-            int(getattr(schema.BuiltinOperator, operator)),
-            [
-                (x.shape, operand(x_side)),
-                (w_shape, operand(per_axis("i8", scales, axis)), w),
-                ((outputs,), bias_kind, bias),
-            ],
-            (sums.shape, operand(y_side)),
-            conv_options(window, multiplier, bias_type),
-            version=5,
-        )
+        model = convolution(
+            (x_side, x.shape), (per_axis("i8", scales, axis), w), (y_side, sums.shape), bias, window,
+            multiplier=multiplier,
+        )  # fmt: skip
         comparison.add((index, window), sums, run_product(plan, x, w, bias), run_inputs(model, [x], resolver))
     comparison.finish(20_000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,43 +14,14 @@ from tests.interop.conformance.subject import profile as row
 from tests.interop.integer.quantized_tensors import DTYPES, Array, Quantized, per_tensor
 from tests.interop.onnxruntime_version import PROFILE
 
-onnx: Any = pytest.importorskip("onnx")
-ort: Any = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
 
-from onnx import TensorProto, helper  # noqa: E402
-from onnx.reference import ReferenceEvaluator  # noqa: E402
+from tests.interop.integer.onnx_graphs import addition, with_onnxruntime, with_reference
 
 pytestmark = pytest.mark.interop
 
-TYPES = {"i8": TensorProto.INT8, "u8": TensorProto.UINT8}
 SCALES = ((0.5, 0.5, 0.5), (0.5, 0.25, 1.0), (0.1, 0.3, 0.2), (0.02, 0.9, 0.9), (0.0371, 0.0113, 0.0254))
-
-
-def model(storage: str, sides: list[Quantized]) -> Any:
-    """a, b -> y; parameters are initializers."""
-    constants = []
-    for name, side in zip("aby", sides, strict=True):
-        zero = np.array(side.zero_points[0], DTYPES[storage])
-        constants += [onnx.numpy_helper.from_array(np.array(side.scales[0], np.float32), f"{name}_s")]
-        constants += [onnx.numpy_helper.from_array(zero, f"{name}_z")]
-    nodes = [helper.make_node("DequantizeLinear", [f"{name}", f"{name}_s", f"{name}_z"], [f"{name}r"]) for name in "ab"]
-    nodes += [helper.make_node("Add", ["ar", "br"], ["yr"])]
-    nodes += [helper.make_node("QuantizeLinear", ["yr", "y_s", "y_z"], ["y"])]
-    values = [helper.make_tensor_value_info(name, TYPES[storage], ["n"]) for name in "aby"]
-    graph = helper.make_graph(nodes, "add", values[:2], values[2:], constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-
-
-def with_onnxruntime(model: Any) -> Callable[[Array, Array], Array]:
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return lambda a, b: np.asarray(session.run(None, {"a": a, "b": b})[0])
-
-
-def with_reference(model: Any) -> Callable[[Array, Array], Array]:
-    evaluator = ReferenceEvaluator(model)
-    return lambda a, b: np.asarray(evaluator.run(None, {"a": a, "b": b})[0])
 
 
 def every_pair(storage: str) -> tuple[Array, Array]:
@@ -85,5 +55,5 @@ def test_add(storage: str, profile: str, system: Any) -> None:
     comparison = Comparison(f"DequantizeLinear, Add, QuantizeLinear {storage}, {profile}", live, row(profile, "add"))
     a, b = every_pair(storage)
     for sides in cases(storage):
-        comparison.add(sides, a, ours(sides, a, b, profile), system(model(storage, sides))(a, b))
+        comparison.add(sides, a, ours(sides, a, b, profile), system(addition(sides), {"a": a, "b": b}))
     comparison.finish(600_000)

@@ -6,7 +6,6 @@ Where onnxruntime takes fewer zero points than the operator has, only the refere
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,46 +20,14 @@ from tests.interop.conformance.subject import scheme as scheme_row
 from tests.interop.integer.quantized_tensors import DTYPES, Array, Quantized, per_axis, per_tensor, run_product, tensor
 from tests.interop.onnxruntime_version import PROFILE
 
-onnx: Any = pytest.importorskip("onnx")
-ort: Any = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
 
-from onnx import TensorProto, helper  # noqa: E402
-from onnx.reference import ReferenceEvaluator  # noqa: E402
+from tests.interop.integer.onnx_graphs import System, node, parameters, with_onnxruntime, with_reference
 
 pytestmark = pytest.mark.interop
 
-TYPES = {
-    np.dtype(np.int8): TensorProto.INT8,
-    np.dtype(np.uint8): TensorProto.UINT8,
-    np.dtype(np.int32): TensorProto.INT32,
-    np.dtype(np.float32): TensorProto.FLOAT,
-}
-System = Callable[[Any, Mapping[str, Array]], Array]
 CASES = 12
-
-
-def node(operator: str, inputs: Mapping[str, Array], output: np.dtype[Any], **attributes: Any) -> Any:
-    """A model of one node with its inputs in order. A bias that is not there is left out."""
-    values = [helper.make_tensor_value_info(name, TYPES[each.dtype], list(each.shape)) for name, each in inputs.items()]
-    graph = helper.make_graph(
-        [helper.make_node(operator, list(inputs), ["y"], **attributes)], operator, values,
-        [helper.make_tensor_value_info("y", TYPES[output], None)],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
-
-
-def with_onnxruntime(model: Any, inputs: Mapping[str, Array]) -> Array:
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, dict(inputs))[0])
-
-
-def with_reference(model: Any, inputs: Mapping[str, Array]) -> Array:
-    return np.asarray(ReferenceEvaluator(model).run(None, dict(inputs))[0])
-
-
 LIVE = {PROFILE: systems.ONNXRUNTIME, "onnx_reference": systems.ONNX_REFERENCE}
 SCHEMES = {PROFILE: "onnxruntime", "onnx_reference": "onnx_reference"}
 SYSTEMS = [
@@ -118,13 +85,6 @@ def weight_side(rng: np.random.Generator, storage: str, count: int, axis: int) -
     # onnxruntime takes one zero point for all channels.
     zeros = np.full(count, int(rng.integers(limits.min, limits.max + 1)))
     return per_axis(storage, scales, axis, zeros)
-
-
-def parameters(name: str, side: Quantized, shape: tuple[int, ...]) -> dict[str, Array]:
-    return {
-        f"{name}s": side.scales.reshape(shape),
-        f"{name}z": side.zero_points.astype(DTYPES[side.storage]).reshape(shape),
-    }
 
 
 @pytest.mark.parametrize(("profile", "system"), SYSTEMS)

@@ -15,10 +15,10 @@ from requant.integer.add import plan_add
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile, scheme
-from tests.interop.integer.quantized_tensors import DTYPES, Array, Quantized, per_tensor
+from tests.interop.integer.quantized_tensors import DTYPES, Array, per_tensor
 from tests.interop.seed_of_the_day import generator
-from tests.interop.stablehlo_programs import carried, function
-from tests.interop.stablehlo_upstream import MATH, REST, after, interpreted, loaded
+from tests.interop.stablehlo_quantized import added, requantized
+from tests.interop.stablehlo_upstream import loaded
 
 pytestmark = pytest.mark.interop
 
@@ -30,18 +30,6 @@ RATIOS = (1.0, 0.5, 0.25, 1 / 3, 0.0237, 1.0000001, 2.0, 7.3, 2.0**-9, 3e-5)
 def context() -> Iterator[None]:
     with loaded():
         yield
-
-
-def typed(side: Quantized, size: int) -> str:
-    return f"tensor<{size}x!quant.uniform<{side.storage}:f32, {side.scales[0]:.17e}:{side.zero_points[0]}>>"
-
-
-def run(text: str, given: list[Array], result: np.dtype[np.signedinteger]) -> Array:
-    plain, arguments, _ = carried(text)
-    lowered = after(plain, MATH, REST)
-    assert lowered is not None
-    pairs = [(argument.element, array) for argument, array in zip(arguments, given, strict=True)]
-    return interpreted(lowered, pairs, result)
 
 
 def stored(rng: np.random.Generator, storage: str) -> Array:
@@ -67,14 +55,15 @@ def test_requantize(source: str, target: str) -> None:
         out_scale = float(np.float32(rng.uniform(0.01, 1)))
         for z_in, z_out in ((0, 0), (3, -5), (-128, 127)):
             z_in = 0 if source == "i32" else z_in
-            sides = per_tensor(source, float(np.float32(ratio * out_scale)), z_in), per_tensor(target, out_scale, z_out)
+            sides = [
+                per_tensor(source, float(np.float32(ratio * out_scale)), z_in),
+                per_tensor(target, out_scale, z_out),
+            ]
             numbers = stored(rng, source)
             plan = plan_requantize(sides[0].tensor(numbers.size), sides[1].element, "stablehlo")
             ours = np.empty(numbers.size, plan.output_dtype)
             plan.run(numbers, ours)
-            types = [typed(side, numbers.size) for side in sides]
-            line = f"%r = stablehlo.uniform_quantize %a0 : ({types[0]}) -> {types[1]}"
-            theirs = run(function("f", types[:1], [line], types[1]), [numbers], ours.dtype)
+            theirs = requantized(sides, numbers)
             comparison.add((ratio, z_in, z_out), numbers, ours, theirs)
     comparison.finish(10_000)
 
@@ -103,8 +92,6 @@ def test_add(storage: str) -> None:
             plan = plan_add(sides[0].tensor(a.size), sides[1].tensor(a.size), sides[2].element, "stablehlo")
             ours = np.empty(a.size, plan.output_dtype)
             plan.run(a, b, ours)
-            types = [typed(side, a.size) for side in sides]
-            line = f"%r = stablehlo.add %a0, %a1 : ({types[0]}, {types[1]}) -> {types[2]}"
-            theirs = run(function("f", types[:2], [line], types[2]), [a, b], ours.dtype)
+            theirs = added(sides, a, b)
             comparison.add((scales, points), a, ours, theirs)
     comparison.finish(40_000)

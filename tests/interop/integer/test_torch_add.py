@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,26 +9,14 @@ from requant.integer.add import plan_add
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile
-from tests.interop.integer.quantized_tensors import Array, Quantized, per_tensor
+from tests.interop.integer.quantized_tensors import per_tensor
 from tests.interop.seed_of_the_day import generator
 
-torch: Any = pytest.importorskip("torch")
+pytest.importorskip("torch")
+
+from tests.interop.torch_quantized import added
 
 pytestmark = pytest.mark.interop
-
-
-def by_torch(sides: list[Quantized], a: Array, b: Array) -> Array:
-    import_module("torch.ao.quantization.fx._decomposed")
-    operators = torch.ops.quantized_decomposed
-    limits = np.iinfo(a.dtype)
-    dtype = torch.from_numpy(a).dtype
-    parameters = [(float(side.scales[0]), int(side.zero_points[0]), limits.min, limits.max, dtype) for side in sides]
-    reals = [
-        operators.dequantize_per_tensor(torch.from_numpy(array), *given)
-        for array, given in zip((a, b), parameters, strict=False)
-    ]
-    found: Array = operators.quantize_per_tensor(torch.add(*reals), *parameters[2]).numpy()
-    return found
 
 
 @pytest.mark.parametrize("storage", ["i8", "u8"])
@@ -49,5 +34,5 @@ def test_add(storage: str) -> None:
             plan = plan_add(sides[0].tensor(a.size), sides[1].tensor(a.size), sides[2].element, "torch_decomposed")
             ours = np.empty(a.size, plan.output_dtype)
             plan.run(a, b, ours)
-            comparison.add((scales, points), a, ours, by_torch(sides, a, b))
+            comparison.add((scales, points), a, ours, added(sides, a, b))
     comparison.finish(600_000)

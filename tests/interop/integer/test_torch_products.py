@@ -16,11 +16,13 @@ from requant.integer.matmul import plan_matmul
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile, scheme
-from tests.interop.integer.quantized_tensors import Array, Quantized, per_axis, per_tensor, run_product
+from tests.interop.integer.quantized_tensors import Quantized, per_axis, per_tensor, run_product
 from tests.interop.seed_of_the_day import generator
 from tests.interop.torch_version import EAGER_PROFILE
 
 torch: Any = pytest.importorskip("torch")
+
+from tests.interop.torch_quantized import convolution, linear  # noqa: E402
 
 pytestmark = [
     pytest.mark.interop,
@@ -37,18 +39,6 @@ def engine() -> Iterator[None]:
     torch.backends.quantized.engine = "fbgemm"
     yield
     torch.backends.quantized.engine = before
-
-
-def activations(data: Array, side: Quantized) -> Any:
-    scale, point = float(side.scales[0]), int(side.zero_points[0])
-    return torch._make_per_tensor_quantized_tensor(torch.from_numpy(data), scale, point)
-
-
-def weights(data: Array, side: Quantized) -> Any:
-    if side.scales.size == 1:
-        return activations(data, side)
-    scales, points = torch.from_numpy(side.scales.astype(np.float64)), torch.from_numpy(side.zero_points)
-    return torch._make_per_channel_quantized_tensor(torch.from_numpy(data), scales, points, 0)
 
 
 def sides(rng: np.random.Generator, outputs: int, axis: int, *, each: bool) -> tuple[Quantized, Quantized, Quantized]:
@@ -71,9 +61,7 @@ def test_linear(each: bool) -> None:
         lhs, rhs, out = sides(rng, columns, 1, each=each)
         x = rng.integers(0, 128, (rows, depth)).astype(np.uint8)
         w = rng.integers(-128, 128, (columns, depth)).astype(np.int8)
-        packed = torch.ops.quantized.linear_prepack(weights(w, rhs), None)
-        scale, point = float(out.scales[0]), int(out.zero_points[0])
-        theirs = torch.ops.quantized.linear(activations(x, lhs), packed, scale, point).int_repr().numpy()
+        theirs = linear((lhs, x), (rhs, w), out)
         plan = plan_matmul(lhs.tensor(rows, depth), rhs.tensor(depth, columns), out.element, EAGER_PROFILE)
         comparison.add(index, theirs, run_product(plan, x, w.T), theirs)
     comparison.finish(10_000)
@@ -90,12 +78,10 @@ def test_conv2d(each: bool) -> None:
         lhs, rhs, out = sides(rng, outputs, 0, each=each)
         x = rng.integers(0, 128, (2, depth, height, width)).astype(np.uint8)
         w = rng.integers(-128, 128, (outputs, depth, 3, 2)).astype(np.int8)
-        packed = torch.ops.quantized.conv2d_prepack(weights(w, rhs), None, [stride, stride], [pad, pad], [1, 1], 1)
-        scale, point = float(out.scales[0]), int(out.zero_points[0])
-        theirs = torch.ops.quantized.conv2d(activations(x, lhs), packed, scale, point).int_repr().contiguous().numpy()
         window = Window(
             layout=Layout.NCHW, weights_layout=WeightsLayout.OIHW, strides=(stride, stride), pads=(pad, pad, pad, pad)
         )
+        theirs = convolution((lhs, x), (rhs, w), out, window)
         plan = plan_conv2d(lhs.tensor(*x.shape), rhs.tensor(*w.shape), out.element, EAGER_PROFILE, window=window)
         comparison.add(index, theirs, run_product(plan, x, w), theirs)
     comparison.finish(10_000)

@@ -5,8 +5,6 @@ The model is given the multipliers of the oracle (tests/oracles) for the factors
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -18,55 +16,20 @@ from tests.interop.conformance.subject import profile as row
 from tests.interop.conformance.subject import scheme
 from tests.interop.integer.quantized_tensors import DTYPES, Array, Quantized, per_tensor
 from tests.interop.seed_of_the_day import generator
-from tests.oracles import schemes as scheme_oracle
-from tests.oracles.tosa import Rescale
 
 pytest.importorskip("tosa_serializer")
 pytest.importorskip("tosa_reference_model")
 
 from tests.interop.integer import tosa_graphs
+from tests.interop.integer.tosa_graphs import ROUNDINGS
 from tests.interop.tosa_model import Verdict
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("no_debugger")]
 
-ROUNDINGS = {"tosa": "SINGLE_ROUND", "tosa_double_round": "DOUBLE_ROUND"}
 SCALES = (
     (0.5, 0.5, 0.5), (0.5, 0.25, 1.0), (0.25, 0.5, 0.125), (0.1, 0.3, 0.2), (0.02, 0.9, 0.9), (0.9, 0.02, 0.05),
     (1e-6, 1.0, 0.7), (1.0, 1.0, 300.0),
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def no_debugger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For each error the model starts gdb and waits for its backtrace; if there is none, it may wait for ever."""
-    debugger = tmp_path / "gdb"
-    debugger.write_text("#!/bin/sh\n")
-    debugger.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-
-def rescale_of(profile: str, factor: float, source: str, target: str, zeros: tuple[int, int] = (0, 0)) -> Rescale:
-    """A RESCALE by a factor; without a shape, which only scales of channels need."""
-    derived = scheme_oracle.derive(profile, factor)
-    assert derived is not None
-    return Rescale(
-        in_t=source, out_t=target, shape=(), multiplier=(derived.multiplier,), shift=(derived.shift,),
-        input_zp=zeros[0], output_zp=zeros[1], rounding_mode=ROUNDINGS[profile],
-    )  # fmt: skip
-
-
-def by_tosa(profile: str, sides: list[Quantized], a: Array, b: Array) -> tuple[Verdict, Array | None]:
-    """m = 2 max(s_a, s_b), L = 20, or 15 with 16 bits: factors 2^L s_a / m, 2^L s_b / m and m / (2^L s_y), in f64."""
-    s_a, s_b, s_y = (float(side.scales[0]) for side in sides)
-    z_a, z_b, z_y = (int(side.zero_points[0]) for side in sides)
-    shifted = 2.0 ** (15 if "i16" in {side.storage for side in sides} else 20)
-    twice = 2 * max(s_a, s_b)
-    given = (
-        rescale_of(profile, s_a / twice * shifted, sides[0].storage, "i32", (z_a, 0)),
-        rescale_of(profile, s_b / twice * shifted, sides[1].storage, "i32", (z_b, 0)),
-    )
-    last = rescale_of(profile, twice / (shifted * s_y), "i32", sides[2].storage, (0, z_y))
-    return tosa_graphs.add(a, b, given, last)
 
 
 def by_us(profile: str, sides: list[Quantized], a: Array, b: Array) -> Array:
@@ -115,7 +78,7 @@ def test_add(profile: str, of_a: str, of_b: str, of_y: str) -> None:
         for points in ((0, 0, 0), (3, -128, 127), drawn) if narrow else ((0, 0, 0),):
             sides = [per_tensor(*each) for each in zip((of_a, of_b, of_y), scales, points, strict=True)]
             for a, b in pairs(rng, of_a, of_b):
-                verdict, theirs = by_tosa(profile, sides, a, b)
+                verdict, theirs = tosa_graphs.addition(profile, sides, a, b)
                 assert verdict is Verdict.VALID, (scales, points)
                 assert theirs is not None
                 source = np.broadcast_to(a, theirs.shape)
@@ -132,7 +95,7 @@ def test_sums_beyond_the_last_rescale(profile: str) -> None:
         for mantissa in (1.0, 1.5):
             sides = [per_tensor("i8", each) for each in (0.5, 0.5, mantissa * 2.0**-exponent)]
             for number in (every[:1], every[64:65], every[128:129], every[129:130], every[-1:]):
-                verdict, theirs = by_tosa(profile, sides, number, number)
+                verdict, theirs = tosa_graphs.addition(profile, sides, number, number)
                 counted[verdict] += 1
                 if theirs is None:
                     with pytest.raises(PreconditionError):

@@ -7,14 +7,12 @@ nothing in 48 bits, TOSA leaves the result undefined, and we refuse.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from requant.errors import PreconditionError
-from requant.integer.conv2d import WeightsLayout, plan_conv2d
 from requant.integer.conv2d import Window as OurWindow
+from requant.integer.conv2d import plan_conv2d
 from requant.integer.matmul import plan_matmul
 from requant.integer.product import ProductPlan
 from tests.interop.comparison import Comparison
@@ -23,52 +21,33 @@ from tests.interop.conformance.subject import Subject, scheme
 from tests.interop.conformance.subject import profile as row
 from tests.interop.integer.quantized_tensors import DTYPES, Array, Quantized, per_axis, per_tensor, run_product, tensor
 from tests.interop.seed_of_the_day import generator
-from tests.oracles import schemes as scheme_oracle
-from tests.oracles.tosa import Rescale
 
 pytest.importorskip("tosa_serializer")
 pytest.importorskip("tosa_reference_model")
 
 from tests.interop.integer import tosa_graphs
-from tests.interop.integer.tosa_graphs import Window, output_size
+from tests.interop.integer.tosa_graphs import (
+    ROUNDINGS,
+    WIDE,
+    Window,
+    numbers,
+    ours,
+    output_of,
+    per_sums,
+    rescale_of,
+    windows,
+    zero_point,
+)
 from tests.interop.tosa_model import Verdict
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("no_debugger")]
 
-ROUNDINGS = {"tosa": "SINGLE_ROUND", "tosa_double_round": "DOUBLE_ROUND"}
 CASES = 60
-WIDE = "i48"
-
-
-@pytest.fixture(autouse=True)
-def no_debugger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For each error the model starts gdb and waits for its backtrace; if there is none, it may wait for ever."""
-    debugger = tmp_path / "gdb"
-    debugger.write_text("#!/bin/sh\n")
-    debugger.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
 
 
 def subjects(profile: str, operation: str, accumulator: str) -> list[Subject]:
     """The rows of a comparison. Sums of 48 bits have no scale32, and one rounding in both profiles."""
     return [row(profile, operation), scheme("tosa_scale16" if accumulator == WIDE else profile)]
-
-
-def rescale_of(
-    profile: str, shape: tuple[int, ...], accumulator: str, sides: tuple[Quantized, Quantized], output: Quantized
-) -> Rescale:
-    """The RESCALE from sums to an output, with a multiplier for each scale of the weights."""
-    wide = accumulator == WIDE
-    scales = [side.scales.astype(np.float64) for side in (*sides, output)]
-    factors = (scales[0] * scales[1] / scales[2]).tolist()
-    derived = [scheme_oracle.derive("tosa_scale16" if wide else profile, factor) for factor in factors]
-    return Rescale(
-        in_t=accumulator, out_t=output.storage, shape=shape,
-        multiplier=tuple(each.multiplier for each in derived if each is not None),
-        shift=tuple(each.shift for each in derived if each is not None),
-        output_zp=int(output.zero_points[0]), scale32=not wide, per_channel=len(derived) > 1,
-        rounding_mode="SINGLE_ROUND" if wide else ROUNDINGS[profile],
-    )  # fmt: skip
 
 
 def scale(rng: np.random.Generator) -> float:
@@ -82,36 +61,6 @@ def weights_of(rng: np.random.Generator, storage: str, count: int, axis: int, ze
         return per_tensor(storage, scale(rng), zero_point)
     scales = np.array([scale(rng) for _ in range(count)])
     return per_axis(storage, scales, axis, np.full(count, zero_point))
-
-
-def zero_point(rng: np.random.Generator, storage: str) -> int:
-    """Both ends, 0 and any; of 16 bits TOSA has only 0."""
-    return int(rng.choice([-128, 127, 0, int(rng.integers(-128, 128))])) if storage == "i8" else 0
-
-
-def output_of(rng: np.random.Generator, storage: str, sums: Array, per_sum: Array, accumulator: str) -> Quantized:
-    """An output that saturates on neither side, or on both, and whose factors TOSA's shifts allow."""
-    limits = np.iinfo(DTYPES[storage])
-    reach = float(np.abs(sums * per_sum).max()) / float(limits.max) * float(rng.choice([0.2, 0.9, 2.0]))
-    # RESCALE takes sums below 2^(shift - 1).
-    least = float(per_sum.max()) * max(float(np.abs(sums).max()) / 2.0**29, 1e-3)
-    needed = max(reach, least if accumulator == "i32" else float(per_sum.max()) * 1e-3, 1e-30)
-    exact = 2.0 ** np.ceil(np.log2(needed)) if rng.random() < 0.5 else needed
-    return per_tensor(storage, float(np.float32(exact)), zero_point(rng, storage))
-
-
-def numbers(rng: np.random.Generator, side: Quantized, *shape: int) -> Array:
-    """All over the storage, or its ends only, which make the largest sums of both signs."""
-    limits = np.iinfo(DTYPES[side.storage])
-    if rng.random() < 0.25:
-        signs = rng.random((*shape[:-1], 1)) < 0.5
-        return np.broadcast_to(np.where(signs, limits.min, limits.max), shape).astype(limits.dtype)
-    return side.data(rng, *shape)
-
-
-def per_sums(sides: tuple[Quantized, Quantized]) -> Array:
-    found: Array = sides[0].scales.astype(np.float64) * sides[1].scales.astype(np.float64)
-    return found
 
 
 PRODUCTS = [("i8", "i8", "i8"), ("i8", "i8", "i16"), ("i8", "i8", "i32"), ("i16", "i16", "i16"), ("i16", "i16", "i8")]
@@ -148,28 +97,6 @@ def test_matmul(profile: str, of_a: str, of_b: str, of_y: str) -> None:
         saturated += [np.count_nonzero(theirs == limits.min), np.count_nonzero(theirs == limits.max)]
     comparison.finish(20_000)
     assert saturated.min() > 100 or of_y == "i32", saturated
-
-
-def windows(rng: np.random.Generator, size: tuple[int, int], kernel: tuple[int, int], *, depthwise: bool) -> Window:
-    """Strides, dilations and padding that divide the input exactly, as TOSA demands."""
-    while True:
-        strides, dilations = rng.integers(1, 4, 2).tolist(), rng.integers(1, 4, 2).tolist()
-        top, bottom, left, right = rng.integers(0, 4, 4).tolist()
-        pads = (top, bottom), (left, right)
-        if all(output_size(*each) for each in zip(size, kernel, strides, dilations, pads, strict=True)):
-            return Window(
-                strides=(strides[0], strides[1]),
-                dilations=(dilations[0], dilations[1]),
-                pads=(top, bottom, left, right),
-                depthwise=depthwise,
-            )
-
-
-def ours(window: Window, groups: int) -> OurWindow:
-    top, bottom, left, right = window.pads
-    layout = WeightsLayout.IHWO if window.depthwise else WeightsLayout.OHWI
-    return OurWindow(weights_layout=layout, strides=window.strides, dilations=window.dilations,
-                     pads=(top, left, bottom, right), groups=groups)  # fmt: skip
 
 
 def accumulators(plan: ProductPlan, x: Array, w: Array, bias: Array) -> Array:

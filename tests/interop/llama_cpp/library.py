@@ -99,6 +99,14 @@ def quantize_rows(type_: int, values: NDArray[Any], size: int) -> bytes:
     return target.raw
 
 
+def dequantize_rows(type_name: str, blocks: NDArray[Any], count: int) -> NDArray[Any]:
+    """ggml's dequantize_row_... of a type on its blocks: `count` f32."""
+    target = np.empty(count, np.float32)
+    pointers = (array.ctypes.data_as(ctypes.c_void_p) for array in (blocks, target))
+    ggml()[f"dequantize_row_{type_name.lower()}"](*pointers, ctypes.c_int64(count))
+    return target
+
+
 def logits(path: Path, tokens: list[int], vocabulary: int) -> NDArray[Any]:
     """Evaluate some tokens, and return the logits after the last one."""
     model = llama().llama_model_load_from_file(str(path).encode(), llama().llama_model_default_params())

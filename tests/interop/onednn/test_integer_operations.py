@@ -23,6 +23,7 @@ from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile
 from tests.interop.integer.quantized_tensors import Quantized, per_axis, per_tensor, run_product
 from tests.interop.onednn.cases import NAMES, around, left_out
+from tests.interop.onednn.graphs import KINDS, added, by_onednn
 from tests.interop.onednn.library import DTYPES, EFFECTIVE, ENVIRONMENT, Onednn, OnednnError, Operator
 from tests.interop.seed_of_the_day import generator
 
@@ -33,7 +34,6 @@ pytestmark = [
 
 Array = NDArray[Any]
 
-KINDS = {"i8": "s8", "u8": "u8"}
 CASES = 60
 PAIRS = [("u8", "u8"), ("u8", "i8"), ("i8", "i8"), ("i8", "u8")]
 
@@ -56,27 +56,6 @@ def comparison_of(library: Onednn, title: str, operation: str) -> Comparison:
         f"oneDNN {title}, {library.setting}", systems.ONEDNN, profile("onednn", operation),
         isa=f"x86-64 with {library.setting}",
     )  # fmt: skip
-
-
-def attributes_of(side: Quantized) -> dict[str, Any]:
-    scales, zps = side.scales.astype(np.float64).tolist(), side.zero_points.tolist()
-    if len(scales) == 1:
-        return {"qtype": "per_tensor", "scales": scales, "zps": zps}
-    return {"qtype": "per_channel", "axis": side.axis, "scales": scales, "zps": zps}
-
-
-def by_onednn(
-    library: Onednn, product: Operator, sides: tuple[Quantized, Quantized, Quantized], lhs: Array, rhs: Array
-) -> Array:
-    """The graph of a product of `lhs_real` and `rhs_real` to `real`."""
-    lhs_side, rhs_side, output = sides
-    operators = [
-        Operator("Dequantize", ("lhs",), "lhs_real", "f32", lhs.shape, attributes_of(lhs_side)),
-        Operator("Dequantize", ("rhs",), "rhs_real", "f32", rhs.shape, attributes_of(rhs_side)),
-        product,
-        Operator("Quantize", ("real",), "dst", KINDS[output.storage], product.shape, attributes_of(output)),
-    ]
-    return library.run_graph(operators, {"lhs": (KINDS[lhs_side.storage], lhs), "rhs": (KINDS[rhs_side.storage], rhs)})
 
 
 def scale(rng: np.random.Generator) -> float:
@@ -326,12 +305,7 @@ def test_add(onednn: Onednn, of_a: str, of_b: str, of_y: str) -> None:
         sides = [per_tensor(storage, scale(rng), zero_point(rng, storage)) for storage in (of_a, of_b, of_y)]
         if index % 3 == 0:
             sides = [per_tensor(side.storage, float(side.scales[0])) for side in sides]
-        reals = [
-            onednn.run("Dequantize", [(KINDS[side.storage], data)], "f32", **attributes_of(side))
-            for side, data in zip(sides, (a, b), strict=False)
-        ]
-        total = onednn.run("Add", [("f32", each) for each in reals], "f32")
-        theirs = onednn.run("Quantize", [("f32", total)], KINDS[of_y], **attributes_of(sides[2]))
+        theirs = added(onednn, sides, a, b)
         plan = plan_add(sides[0].tensor(a.size), sides[1].tensor(b.size), sides[2].element, "onednn")
         ours = np.empty(a.size, plan.output_dtype)
         plan.run(a, b, ours)

@@ -12,15 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from requant.errors import InvalidRequestError, LimitError, MalformedRequestError, RequantError
+from requant.operations.conversions import QUANTIZE, REQUANTIZE
 from requant.operations.multipliers import DERIVE_MULTIPLIER
 from requant_service.app import create_app
 from requant_service.http.json_body import read_json, token_bound
 from requant_service.http.models import RequestModel
-from requant_service.json_api.schemas.conversions import QuantizeRequest, RequantizeRequest
 from requant_service.json_api.schemas.described import request_model
 from requant_service.runtime.settings import MAX_ENTRIES, Settings
 from tests.support.cpu_time import within_cpu_seconds
 
+QuantizeRequest: Any = request_model(QUANTIZE)
+RequantizeRequest: Any = request_model(REQUANTIZE)
 SETTINGS = Settings()
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('a"\\,[{é'), max_size=6),

@@ -13,11 +13,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 
 from requant import errors
+from requant.operations.conversions import QUANTIZE
 from requant_service.app import create_app
 from requant_service.http import problems
 from requant_service.http.json_body import read_json
 from requant_service.http.router import starlette_routes
-from requant_service.json_api.schemas.conversions import QuantizeRequest
+from requant_service.json_api.schemas.described import request_model
 from requant_service.runtime.settings import Settings
 
 STATUSES = {
@@ -123,7 +124,7 @@ def test_pointers_are_put_on_errors_without_one() -> None:
 
 def invalid(body: bytes) -> errors.RequantError:
     with pytest.raises(errors.RequestError) as caught:
-        read_json(body, QuantizeRequest, Settings())
+        read_json(body, request_model(QUANTIZE), Settings())
     return caught.value
 
 

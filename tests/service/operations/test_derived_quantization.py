@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from requant.calibration.ranges import RANGE_RULES
-from requant_service.json_api.schemas.calibration import QuantizeCalibration
+from requant.operations.derived_scales import CALIBRATION
 from requant_service.operations.calibration.options import CALIBRATION_OPTIONS
 from tests.service.replies import npy
 from tests.support import oip_wire
@@ -149,7 +149,8 @@ def test_a_range_that_a_type_states(client: httpx.Client) -> None:
 
 def test_every_option_of_json_is_one_of_the_flat_lists() -> None:
     names = {"profile": "calibration_profile", "storage": "storage_type"}
-    ours = {names.get(name, name) for name in QuantizeCalibration.model_fields}
+    assert CALIBRATION.group is not None
+    ours = {names.get(each.name, each.name) for each in CALIBRATION.group.options}
     assert {option.name for option in CALIBRATION_OPTIONS} == ours
 
 

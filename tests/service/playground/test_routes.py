@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from requant_service.app import Application
-from requant_service.operations.conversion_call import MAX_EXPLAINED
+from requant_service.operations.described import MAX_EXPLAINED
 from requant_service.playground import routes
 from requant_service.runtime.settings import Settings
 from tests.support.asgi import ready_app

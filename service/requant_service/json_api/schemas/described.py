@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import FailFast, Field, create_model, model_validator
+from pydantic import AfterValidator, FailFast, Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from requant.description import (
@@ -53,10 +53,21 @@ def operation_id(operation: Operation) -> str:
     return name[:1].lower() + name[1:]
 
 
+_request_models: dict[str, type[RequestModel]] = {}
+
+
+def _made_once(title: str, description: str, fields: dict[str, Any], forms: dict[str, Any]) -> type[RequestModel]:
+    """Return the model of that title, of requests or of records: several requests may have it."""
+    if title not in _request_models:
+        made = create_model(title, __base__=RequestModel, __doc__=description, __validators__=forms, **fields)
+        _request_models[title] = made
+    return _request_models[title]
+
+
 def _input_fields(given: Input) -> dict[str, Any]:
     description = given.description or None
     if isinstance(given, RecordsInput):
-        kind: Any = Annotated[list[_record_model(given)], FailFast()]  # type: ignore[misc]
+        kind: Any = records_kind(given)
         return {given.name: (kind, Field(default=ABSENT, max_length=given.max_length, description=description))}
     default: Any = ABSENT if given.optional else ...
     if isinstance(given, NumbersInput):
@@ -80,16 +91,26 @@ def _input_fields(given: Input) -> dict[str, Any]:
     }
 
 
-def _record_model(given: RecordsInput) -> type[RequestModel]:
-    """Return the model of one of the records of a request."""
+def records_kind(given: RecordsInput) -> Any:
+    """Return the type of the records of a request. Each becomes its numbers in the order of the members: there may be
+    very many, and a model is slow to free.
+    """
     fields: dict[str, Any] = {each.name: _record_field(each) for each in given.members}
-    return create_model(given.title, __base__=RequestModel, __doc__=given.record_description, **fields)
+    record: Any = _made_once(given.title, given.record_description, fields, {})
+
+    def numbers(record: Any) -> tuple[Any, ...]:
+        return tuple(getattr(record, name) for name in fields)
+
+    return Annotated[list[Annotated[record, AfterValidator(numbers)]], FailFast()]
 
 
 def _record_field(member: RecordMember) -> Any:
     default: Any = ABSENT if member.optional else ...
     examples = list(member.examples) or None
     kind: Any = NumberOrText if member.numbers.kind is Kind.NUMBER_OR_TEXT else float
+    if member.numbers.kind is Kind.INTEGER:
+        integer: Any = Int32 if member.bits == 32 else Int64
+        kind = Annotated[integer, Field(ge=-member.highest, le=member.highest)]
     return (kind, Field(default=default, description=member.description or None, examples=examples))
 
 
@@ -113,23 +134,21 @@ def _request_title(operation: Operation) -> str:
 
 
 def request_fields(operation: Operation) -> dict[str, Any]:
-    """Return the fields of the model of a request: inputs, then options."""
+    """Return the fields of the model of a request: inputs, then options, then records that are in no other's place."""
+    instead = {name for each in operation.one_of for name in each.names}
+    last = [each for each in operation.record_inputs if each.name not in instead]
     fields: dict[str, Any] = {}
     for each in operation.inputs:
-        fields |= _input_fields(each)
-    return fields | {each.name: option_field(each) for each in operation.options}
+        fields |= {} if each in last else _input_fields(each)
+    fields |= {each.name: option_field(each) for each in operation.options}
+    for records in last:
+        fields |= _input_fields(records)
+    return fields
 
 
-@cache
 def request_model(operation: Operation) -> type[RequestModel]:
     """Return the model of a request."""
-    return create_model(
-        _request_title(operation),
-        __base__=RequestModel,
-        __doc__=operation.request,
-        __validators__=_validators(operation),
-        **request_fields(operation),
-    )
+    return _made_once(_request_title(operation), operation.request, request_fields(operation), _validators(operation))
 
 
 def _described(description: str, *, optional: bool) -> Any:
@@ -143,6 +162,7 @@ _MEMBER_KINDS: Mapping[Kind, Any] = {
     Kind.INTEGER: Int64,
     Kind.NUMBER: float,
     Kind.INTEGERS: list[Int64],
+    Kind.NUMBERS: list[float],
     Kind.TEXT: str,
     Kind.TEXTS: list[str],
     Kind.TYPE: str,

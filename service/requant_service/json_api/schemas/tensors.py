@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from requant_service.http.models import ReplyModel, RequestModel, copied_lists
+from requant_service.http.models import ABSENT, ReplyModel, RequestModel, copied_lists
 from requant_service.runtime.settings import MAX_ENTRIES
 
 
@@ -50,7 +50,8 @@ class Tensor(RequestModel):
         examples=["tensor<2x3xf32>", "tensor<4x!quant.uniform<i8:f32, 0.5:3>>"],
     )
     data: Data = ""
-    values: Values = Field(default=[])
+    # A list as the default would be copied for each tensor that is sent as data.
+    values: Values = Field(default=ABSENT)
 
     @model_validator(mode="after")
     def _one_form(self) -> Tensor:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, FailFast, Field, create_model
+from pydantic import Field, create_model
 
 from requant.operations.vectors import VECTORS, VectorsCall
+from requant.schemes import Multiplier
 from requant_service.http.models import RequestModel
-from requant_service.json_api.schemas.conversions import MultiplierPair, as_multiplier
-from requant_service.json_api.schemas.described import reply_model
+from requant_service.json_api.schemas.described import records_kind, reply_model
 from requant_service.operations.options import option_field
 
 [_MULTIPLIERS] = VECTORS.record_inputs
@@ -17,7 +17,7 @@ _FIELDS: dict[str, Any] = {each.name: option_field(each) for each in VECTORS.opt
 # Beside what they are of: behind the options of conversions, before those of tosa.RESCALE.
 _PLACE = list(_FIELDS).index("input_zp")
 _PAIRS: Any = (
-    Annotated[list[Annotated[MultiplierPair, AfterValidator(as_multiplier)]], FailFast()],
+    records_kind(_MULTIPLIERS),
     Field(default=[], max_length=_MULTIPLIERS.max_length, description=_MULTIPLIERS.description),
 )
 
@@ -34,4 +34,4 @@ def vectors_call(request: RequestModel) -> VectorsCall:
     """Return the call that a request describes."""
     given = request.given()
     given.pop("format", None)
-    return VectorsCall(**given | {"multipliers": tuple(given.get("multipliers", ()))})
+    return VectorsCall(**given | {"multipliers": tuple(Multiplier(*each) for each in given.get("multipliers", ()))})

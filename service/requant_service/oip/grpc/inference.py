@@ -41,7 +41,7 @@ from requant_service.oip.models.registry import model_named
 from requant_service.oip.parameters import Value
 from requant_service.oip.tensors import OutputTensor
 from requant_service.oip.wire import InferenceHead
-from requant_service.operations.conversion_call import ConversionResult, plan_bytes
+from requant_service.operations.conversion_call import ConversionResult
 from requant_service.operations.conversion_run import convert_in_memory
 from requant_service.runtime.request_context import RequestContext
 from requant_service.runtime.runtime import Runtime
@@ -171,8 +171,7 @@ async def infer(running: Runtime, message: Message, request: RequestContext) -> 
         partial(_encode, known, identity),
     )
     if not kept and not head.inputs:
-        plan = None if head.planned is None else head.planned.plan
-        running.decoded.put(key, known, plan_bytes(plan, len(parts.head)))
+        running.decoded.put(key, known, head.held_bytes(len(parts.head)))
     return reply
 
 

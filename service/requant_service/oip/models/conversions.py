@@ -12,11 +12,15 @@ import numpy as np
 
 from requant.errors import FieldFault, InvalidRequestError, RequantError, default_pointer
 from requant.mlir import print_type
-from requant.operations.conversions import CONVERSION_OPTIONS, CONVERSIONS
+from requant.mlir.types import Type
+from requant.operations.conversions import CONVERSION_OPTIONS, CONVERSIONS, ERROR
+from requant.operations.derived_scales import PARAMETERS
+from requant.operations.explain import EXPLANATION
 from requant.operations.parameters import MAX_AXIS
 from requant.plan.operands import float_element, static_shape
 from requant.plan.plan import Packing, check_dense_bytes
 from requant.profiles import Operation
+from requant_service.http.responses import json_text
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES, NARROW_FLOATS, REALS, STORED, datatype_of
 from requant_service.oip.models.described import parameter_of
@@ -32,7 +36,7 @@ from requant_service.oip.models.parameter_tensors import (
     parameter_tensor,
     parameter_tensors,
 )
-from requant_service.oip.parameters import Kind, Parameter, Value, pointer_to
+from requant_service.oip.parameters import Parameter, Value, pointer_to
 from requant_service.oip.tensors import Array, InputTensor, OutputTensor
 from requant_service.operations.calibration.options import (
     CALIBRATION_OPTIONS,
@@ -41,16 +45,17 @@ from requant_service.operations.calibration.options import (
     flat_pointers,
     given_calibration,
 )
-from requant_service.operations.calibration.quantization import DerivedScales, may_leave_scales_open, open_type
 from requant_service.operations.conversion_call import (
     ConversionCall,
     ConversionResult,
     PlannedConversion,
-    error_measures,
+    WholeConversion,
     given_options,
 )
 from requant_service.operations.parameters.tensors import multipliers_of_tensors
+from requant_service.operations.types import read_type
 
+_NOTHING: Mapping[str, Any] = {}
 _BARE = "A bare element type takes its shape from the tensor."
 _INPUT_TYPE = Parameter(
     name="input_type",
@@ -112,13 +117,26 @@ def _quantization(call: Call) -> ConversionCall:
             members["output_type"] = parameter_tensors(call).type(float_element(tensor, "input"), static_shape(tensor))
         else:
             members["calibration"] = given_calibration(call.parameters)
-            members["output_type"] = open_type(call.type_or_text("output_type"), call.settings)
+            members["output_type"] = _output_type(call)
     return _conversion(call, Operation.QUANTIZE, **members)
+
+
+def _output_type(call: Call) -> Type | str | None:
+    """Return the output type of a quantization, read if it may leave its scales open, else as it is."""
+    output_type = call.type_or_text("output_type")
+    if isinstance(output_type, str) and _may_leave_scales_open(output_type):
+        return read_type(output_type, call.settings.max_type_bytes, "/output_type")
+    return output_type
+
+
+def _may_leave_scales_open(output_type: object) -> bool:
+    """Return whether a type text may be of a type that leaves its scales open. Most others are told at a glance."""
+    return isinstance(output_type, str) and ("any" in output_type or "calibrated" in output_type)
 
 
 def _needs_input(parameters: Mapping[str, Value | None]) -> bool:
     """Return whether a quantization needs its whole input: to measure the error, or to find scales."""
-    return bool(parameters.get("error")) or may_leave_scales_open(parameters.get("output_type"))
+    return bool(parameters.get("error")) or _may_leave_scales_open(parameters.get("output_type"))
 
 
 _STORED = (*STORED, *NARROW_FLOATS)
@@ -152,12 +170,7 @@ QUANTIZE = Model(
         *(parameter_of(each) for each in CALIBRATION_OPTIONS if each.name not in OF_SCALES),
         _profile(Operation.QUANTIZE),
         *_options(Operation.QUANTIZE),
-        Parameter(
-            name="error",
-            kind=Kind.BOOLEAN,
-            description="Whether to report the error against the input.",
-            default=False,
-        ),
+        parameter_of(ERROR),
         _PACKING,
     ),
     conversion=_quantization,
@@ -204,7 +217,7 @@ def _requantization(call: Call) -> ConversionCall:
 _STORED_INTEGERS = (*STORED, "INT64")
 _MULTIPLIER = Slot(
     name="multiplier",
-    description="In the scheme's convention: one, or one per channel.",
+    description=CONVERSIONS[Operation.REQUANTIZE].numbers[0].description,
     datatypes=("INT64",),
 )
 _SHIFT = Slot(name="shift", description="In the scheme's convention: one per multiplier.", datatypes=("INT32",))
@@ -261,27 +274,30 @@ def _pointer_in_model(field: str | None, call: Call) -> Any:
     return f"/parameters{field}"
 
 
-def check_input(x: InputTensor, planned: PlannedConversion) -> None:
+def check_input(x: InputTensor, planned: PlannedConversion | WholeConversion) -> None:
     """Raise TensorDataError unless x is kept as the input of a conversion is, and has as many bytes if it is packed."""
     if planned.packed_in is None:
-        x.check_kept(planned.plan.input_type.element, planned.input_dtype)
+        x.check_kept(planned.input_type.element, planned.input_dtype)
         return
     x.check_kept(_BYTES.element, _BYTES.dtype)
     with default_pointer(x.pointer):
         check_dense_bytes(prod(x.shape), planned.elements, planned.packed_in)
 
 
-def report_of(result: ConversionResult, scales: DerivedScales | None = None) -> dict[str, Value]:
-    """Return what a conversion did as the parameters of a reply, and how `scales` were found."""
-    planned = result.planned
+def report_of(result: ConversionResult, members: Mapping[str, Any] = _NOTHING) -> dict[str, Value]:
+    """Return what a conversion did as the parameters of a reply. `members`: of one that took its input whole."""
+    planned, derived = result.planned, members.get(PARAMETERS.name)
     report: dict[str, Value] = {"output_type": planned.output_type, **result.report._asdict()}
     report["saturated"] = result.saturated
     report |= planned.scheme
-    if scales is not None:
-        report["scheme"] = scales.rule.name
-        if scales.left_out is not None:
-            report |= {"method": scales.method, "left_out": scales.left_out}
-    return report if result.error is None else report | error_measures(result.error)
+    if derived is not None:
+        report |= {name: derived[name] for name in ("scheme", "method", "left_out") if name in derived}
+    report |= dict(result.error or ())
+    if EXPLANATION[0].name in members:
+        # `elements` is how many there are.
+        explanation = {"formula": members["formula"], "explained": members["elements"]}
+        report |= {name: json_text(value).decode() for name, value in explanation.items()}
+    return report
 
 
 def y_is_alone(planned: PlannedConversion, wanted: Mapping[str, bool]) -> bool:
@@ -290,16 +306,16 @@ def y_is_alone(planned: PlannedConversion, wanted: Mapping[str, bool]) -> bool:
 
 
 def outputs_of(
-    planned: PlannedConversion, data: Array | None, *, multipliers: bool, scales: DerivedScales | None = None
+    planned: PlannedConversion, data: Array | None, *, multipliers: bool, numbers: Mapping[str, Array] = _NOTHING
 ) -> list[OutputTensor]:
     """Return y, whose data may be made later, and perhaps the multipliers and shifts of a requantization, or the
-    scales and zero points of a quantization that has found them.
+    scales and zero points of a quantization that has found them (`numbers`).
     """
     plan = planned.plan
     datatype = _BYTES if planned.packed_out else datatype_of(plan.output_type.element, plan.output_dtype)
     y = OutputTensor("y", datatype, planned.output_shape, data, planned.element)
-    if scales is not None:
-        return [y, *_scales_and_zero_points(scales, plan.output_dtype)]
+    if numbers:
+        return [y, *(_derived(name, array) for name, array in numbers.items())]
     if not (multipliers and plan.multipliers):
         return [y]
     count = (len(plan.multipliers),)
@@ -312,12 +328,8 @@ def outputs_of(
     ]
 
 
-def _scales_and_zero_points(scales: DerivedScales, stored: np.dtype[Any]) -> list[OutputTensor]:
-    scale, zero_point = scales.scale, scales.zero_point(stored)
-    tensors = []
-    for name, array in (("scale", scale), ("zero_point", zero_point)):
-        # Few clients know a tensor without dimensions.
-        flat = np.ascontiguousarray(array.reshape(-1))
-        datatype = next(each for each in DATATYPES.values() if each.dtype == flat.dtype and each.name != "BOOL")
-        tensors.append(OutputTensor(name, datatype, array.shape or (1,), flat, print_type(datatype.element)))
-    return tensors
+def _derived(name: str, array: Array) -> OutputTensor:
+    # Few clients know a tensor without dimensions.
+    flat = np.ascontiguousarray(array.reshape(-1))
+    datatype = next(each for each in DATATYPES.values() if each.dtype == flat.dtype and each.name != "BOOL")
+    return OutputTensor(name, datatype, array.shape or (1,), flat, print_type(datatype.element))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from requant_service.oip.models.conversions import DEQUANTIZE, QUANTIZE, REQUANTIZE
 from requant_service.oip.models.model import Model
-from requant_service.operations.conversion_call import MAX_EXPLAINED
+from requant_service.operations.described import MAX_EXPLAINED
 
 
 def _explained(model: Model, description: str) -> Model:

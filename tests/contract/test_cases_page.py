@@ -1,0 +1,33 @@
+"""docs/cases.md: its calls print what stands under them. LiteRT's own are run by tests/interop/test_cookbook.py."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.support.page_programs import DOCS, Reader, blocks, sections
+from tests.support.page_table import page_table
+
+PAGE = DOCS / "cases.md"
+
+
+def test_every_call_prints_what_stands_under_it(tmp_path: Path) -> None:
+    with Reader(tmp_path) as reader:
+        for block in blocks(PAGE.read_text()):
+            assert block.file or block.output, block.text
+            if not block.needs:
+                reader.follow(block)
+
+
+def test_every_thread_has_a_call() -> None:
+    cases = [title for title in sections(PAGE) if re.search(r" \d+$", title)]
+    assert all(sections(PAGE)[title] for title in cases)
+    links = [re.fullmatch(r"\[(\S+)#(\d+)\]\(#(\S+)\)", row[0]) for row in page_table("cases.md")]
+    listed = [link.groups() for link in links if link]  # the page has other tables
+    assert listed == [(*title.split(), title.lower().replace(" ", "-")) for title in cases]
+    for title in cases:
+        repository, number = title.split()
+        text = PAGE.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+        assert re.match(rf"\n\*\*\[[^\]]+\]\(https://github\.com/[\w-]+/{repository}/issues/{number}\)\*\*\n", text), (
+            title
+        )

@@ -1,0 +1,13 @@
+"""Dumps of onnxruntime, of the version that is installed: each label gives the bits of its dump."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.interop.blind.systems import ONNXRUNTIME, check_labels
+
+pytestmark = pytest.mark.interop
+
+
+def test_labels() -> None:
+    check_labels(ONNXRUNTIME)

@@ -4,7 +4,17 @@ A description is data. Protocols, functions, subcommands and tables are made fro
 """
 
 from requant.description.operation import Operation
-from requant.description.options import LARGEST_INTEGER, Choices, Chooses, Group, Kind, OneOf, Option, Value, exactly_one
+from requant.description.options import (
+    LARGEST_INTEGER,
+    Choices,
+    Chooses,
+    Group,
+    Kind,
+    OneOf,
+    Option,
+    Value,
+    exactly_one,
+)
 from requant.description.parts import (
     Argument,
     Elements,

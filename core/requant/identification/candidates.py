@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
 
+from requant.arrays.calls import ArrayCall, read_option
 from requant.description import Chooses, Kind, Option
 from requant.errors import UnknownNameError
 from requant.errors.names import did_you_mean
-from requant.identification.observed_call import Candidate, ObservedCall
+
+Candidate = tuple[tuple[str, Any], ...]
+"""The options that choose the arithmetic, by name, each as a caller writes it; absent ones have their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Candidates:
     Raise UnknownNameError for a suspect that is no value of an option.
     """
 
-    def __init__(self, calls: Sequence[ObservedCall], suspects: Sequence[str] | None = None) -> None:
+    def __init__(self, calls: Sequence[ArrayCall], suspects: Sequence[str] | None = None) -> None:
         self._rules = _choices(calls, Chooses.RULES)
         self._parts = _choices(calls, Chooses.PART)
         if suspects is not None:
@@ -61,7 +64,7 @@ def _candidate(choices: Sequence[Choice], values: Sequence[Any]) -> Candidate:
     return tuple((each.name, value) for each, value in chosen if value is not None)
 
 
-def _choices(calls: Sequence[ObservedCall], chooses: Chooses) -> list[Choice]:
+def _choices(calls: Sequence[ArrayCall], chooses: Chooses) -> list[Choice]:
     """Return the options that are not known, in the order of the descriptions; of each the values that any of the
     operations has.
     """
@@ -111,8 +114,13 @@ def _among(choices: Sequence[Choice], suspects: Sequence[str]) -> list[Choice]:
     return kept
 
 
-def options_for(candidate: Candidate, call: ObservedCall) -> Candidate:
-    """Return the options of a candidate that are those of a call: its operation has them, and they are not known."""
-    return tuple(
-        (name, value) for name, value in candidate if call.operation.has_option(name) and name not in call.options
-    )
+def options_for(candidate: Candidate, call: ArrayCall) -> dict[str, Any]:
+    """Return the options of a candidate that are those of a call, read: its operation has them, and does not know
+    them.
+    """
+    operation = call.operation
+    return {
+        name: read_option(operation.option(name), value)
+        for name, value in candidate
+        if operation.has_option(name) and name not in call.options
+    }

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from requant.arrays.calls import ArrayCall
+from requant.arrays.elements import flat_bits
 from requant.convert.explain.explanation import Step
-from requant.convert.explain.requantize import requantize_explainer
 from requant.description import Array
 from requant.errors import RequantError
-from requant.identification.candidates import options_for
-from requant.identification.observed_call import Candidate, ObservedCall
+from requant.identification.candidates import Candidate, options_for
 from requant.identification.separation import one_channel
-from requant.integer.product import ProductPlan
-from requant.mlir.types import TensorType
+from requant.mlir.types import TensorType, Type, UniformPerAxisType, UniformSubChannelType
 from requant.operations.conversions import CONVERSION_OPTIONS
 from requant.operations.explain import EXPLAINERS
-from requant.plan.channels import block_counts
+from requant.plan.operands import static_shape
 from requant.profiles import Operation
 
 
@@ -30,38 +30,46 @@ class Divergence:
     other: Step | None
 
 
-def first_divergence(
-    call: ObservedCall, index: int, candidate: Candidate, other: Candidate
-) -> Divergence | None:
+def first_divergence(call: ArrayCall, index: int, candidate: Candidate, other: Candidate) -> Divergence | None:
     """Return the first step at which an element is computed otherwise, or None where no explanation tells."""
     try:
-        steps, others = _steps(call, index, candidate), _steps(call, index, other)
+        steps, others = (_steps(call, index, each) for each in (candidate, other))
     except RequantError:
-        return None
-    if steps is None or others is None:
         return None
     for position in range(max(len(steps), len(others))):
         one = steps[position] if position < len(steps) else None
         two = others[position] if position < len(others) else None
-        if one is None or two is None or (one.value, one.symbol) != (two.value, two.symbol):
+        if one is None or two is None or (one.symbol, one.value) != (two.symbol, two.value):
             return Divergence(one, two)
     return None
 
 
-def _steps(call: ObservedCall, index: int, candidate: Candidate) -> Sequence[Step] | None:
-    """Return the steps of one element of a conversion."""
-    name = call.operation.name
-    if name not in tuple(Operation):
-        return None
-    operation = Operation(name)
-    options = {**call.operation.defaults, **call.options}
-    options |= {key: call.operation.option(key).resolve(value) for key, value in options_for(candidate, call)}
-    kept = {each.name: options[each.name] for each in CONVERSION_OPTIONS[operation] if options[each.name] is not None}
+def _steps(call: ArrayCall, index: int, candidate: Candidate) -> Sequence[Step]:
+    """Return the steps of one element of a conversion; of other operations, none."""
+    if call.operation.name not in tuple(Operation):
+        return ()
+    operation = Operation(call.operation.name)
+    options: Mapping[str, Any] = {**call.operation.defaults, **call.options, **options_for(candidate, call)}
     source, target = call.types["input"], options["output_type"]
-    channel = _channel(source, target, index)
-    narrowed = TensorType((1, 1), one_channel(source.element, channel))
-    element = target.element if isinstance(target, TensorType) else target
-    output = None if element is None else one_channel(element, channel)
-    explainer = EXPLAINERS[operation](narrowed, output, options["profile"], **kept)
-    value = np.ascontiguousarray(call.arrays["input"]).reshape(-1)[index : index + 1]
-    return explainer.element(0, value.astype(explainer.plan.input_dtype))[:].steps
+    output = target.element if isinstance(target, TensorType) else target
+    channel = _channel(static_shape(source), index, source.element, output)
+    if channel is None:
+        return ()
+    replaced = {each.name: options[each.name] for each in CONVERSION_OPTIONS[operation]}
+    explainer = EXPLAINERS[operation](
+        TensorType((1, 1), one_channel(source.element, channel)),
+        None if output is None else one_channel(output, channel),
+        options["profile"],
+        **{name: value for name, value in replaced.items() if value is not None},
+    )
+    value: Array = np.ascontiguousarray(call.arrays["input"]).reshape(-1)[index : index + 1]
+    stored = flat_bits(value, explainer.plan.input_dtype, source.element, "input")
+    return explainer.element(0, stored).steps
+
+
+def _channel(shape: Sequence[int], index: int, *elements: Type | None) -> int | None:
+    """Return the channel of an element, 0 where there is one, None where parameters are those of blocks."""
+    if any(isinstance(each, UniformSubChannelType) for each in elements):
+        return None
+    axes = [each.axis for each in elements if isinstance(each, UniformPerAxisType)]
+    return int(np.unravel_index(index, shape)[axes[0]]) if axes else 0

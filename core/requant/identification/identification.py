@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from requant.arrays.calls import ArrayCall
 from requant.description import PlannedWork
 from requant.errors import RequantError
 from requant.errors.cancellation import check_cancelled
 from requant.identification.arithmetic import arithmetic_key
-from requant.identification.candidates import Candidates, options_for
-from requant.identification.observed_call import Candidate, Mismatch, ObservedCall, Outcome
+from requant.identification.candidates import Candidate, Candidates, options_for
+from requant.identification.outcomes import Mismatch, Outcome, outcome_of
 
 
 @dataclass(slots=True)
@@ -58,7 +59,7 @@ class Identification:
 class _Search:
     """Groups by their arithmetic, as candidates are tried."""
 
-    def __init__(self, calls: Sequence[ObservedCall], is_late: Callable[[], bool]) -> None:
+    def __init__(self, calls: Sequence[ArrayCall], is_late: Callable[[], bool]) -> None:
         self._calls = calls
         self._is_late = is_late
         self.groups: dict[Hashable, Group] = {}
@@ -87,7 +88,7 @@ class _Search:
 
     def _run(self, candidate: Candidate, works: Sequence[PlannedWork]) -> Group:
         try:
-            outcomes = [call.outcome(work) for call, work in zip(self._calls, works, strict=True)]
+            outcomes = [outcome_of(call, work) for call, work in zip(self._calls, works, strict=True)]
         except RequantError as error:
             return Group([candidate], undefined=error.detail)
         return Group([candidate], outcomes)
@@ -99,7 +100,7 @@ def _key(work: PlannedWork) -> Hashable:
 
 
 def identify(
-    calls: Sequence[ObservedCall],
+    calls: Sequence[ArrayCall],
     suspects: Sequence[str] | None = None,
     is_late: Callable[[], bool] = lambda: False,
 ) -> Identification:

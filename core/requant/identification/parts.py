@@ -104,10 +104,12 @@ class Stored:
     def factors(self, factor: Factor) -> Array:
         """Return the factor of each element, as f64."""
         assert self.scales is not None
-        columns = np.stack([self.scales, self.output_scales if self.weights is None else self.weights, self.output_scales])
+        columns = np.stack(
+            [self.scales, self.output_scales if self.weights is None else self.weights, self.output_scales]
+        )
         distinct, places = np.unique(columns, axis=1, return_inverse=True)
-        weights = None if self.weights is None else distinct[1]
-        found: Array = np.array(factor.of_each(distinct[0], weights, distinct[2]), np.float64)[places.reshape(-1)]
+        middle = None if self.weights is None else distinct[1]
+        found: Array = np.array(factor.of_each(distinct[0], middle, distinct[2]), np.float64)[places.reshape(-1)]
         return found
 
 

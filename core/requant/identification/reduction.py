@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import flat_bits, numpy_dtype
 from requant.description import Array, Result
 from requant.errors import RequantError
 from requant.formats.elements import FloatElement, IntegerElement
-from requant.identification.observed_call import ObservedCall, stored_float
+from requant.identification.outcomes import stored_float
 from requant.identification.parts import Scaling, Stored, quotients, scalings
 from requant.mlir.types import (
     ElementType,
@@ -49,7 +50,7 @@ class Reduced:
         return self.stored.inputs if zeros is None else self.stored.inputs - zeros
 
 
-def reduced(call: ObservedCall) -> Reduced | None:
+def reduced(call: ArrayCall) -> Reduced | None:
     """Return a call as single numbers, or None where it is not one of integers that are made of single numbers."""
     output = call.options.get("output_type")
     element = output.element if isinstance(output, TensorType) else output
@@ -66,9 +67,7 @@ def reduced(call: ObservedCall) -> Reduced | None:
         return None
     shape = inputs.shape
     scales, zeros = _parameters(element, shape)
-    stored = Stored(
-        inputs.inputs, scales, zeros, inputs.scales, inputs.weights, inputs.zero_points
-    )
+    stored = Stored(inputs.inputs, scales, zeros, inputs.scales, inputs.weights, inputs.zero_points)
     ways = quotients() if inputs.scales is None else scalings(_factors(stored))
     return Reduced(shape, stored, observed.astype(np.int64), (int(storage.minimum), int(storage.maximum)), ways)
 
@@ -84,7 +83,7 @@ class _Inputs:
     zero_points: Array | None = None
 
 
-def _inputs(call: ObservedCall) -> _Inputs | None:
+def _inputs(call: ArrayCall) -> _Inputs | None:
     """Return reals, stored integers, or sums; None for other operations."""
     if set(call.types) == {"input"}:
         return _of_tensor(call)
@@ -104,7 +103,7 @@ def _inputs(call: ObservedCall) -> _Inputs | None:
     return _Inputs(shape, value.data.astype(np.int64), scales, of_right, np.zeros(value.data.shape, np.int64))
 
 
-def _of_tensor(call: ObservedCall) -> _Inputs | None:
+def _of_tensor(call: ArrayCall) -> _Inputs | None:
     type_ = call.types["input"]
     shape = tuple(size or 0 for size in type_.shape or ())
     if isinstance(type_.element, FloatElement):
@@ -119,19 +118,19 @@ def _of_tensor(call: ObservedCall) -> _Inputs | None:
     return _Inputs(shape, inputs, scales, None, zeros)
 
 
-def _sums(call: ObservedCall) -> Result | None:
+def _sums(call: ArrayCall) -> Result | None:
     """Return the sums of a product, or None where the operation has none."""
     if not call.operation.has_option("accumulator"):
         return None
     plain = bind(IntegerElement(32), ()).element
     try:
         plain_call = replace(call, options={**call.options, "output_type": plain})
-        return plain_call.result(plain_call.planned(()))
+        return plain_call.result(plain_call.planned())
     except RequantError:
         return None
 
 
-def _along_channels(call: ObservedCall, weights: TensorType, shape: tuple[int, ...]) -> Array | None:
+def _along_channels(call: ArrayCall, weights: TensorType, shape: tuple[int, ...]) -> Array | None:
     """Return the scale of the second operand for each element of the output: one, or those of its channels."""
     element = weights.element
     if isinstance(element, UniformPerAxisType):

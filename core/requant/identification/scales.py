@@ -9,20 +9,21 @@ contradicts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
 import numpy as np
 
-from requant.arrays.elements import flat_bits, numpy_dtype
+from requant.arrays.calls import ArrayCall
+from requant.arrays.elements import numpy_dtype
 from requant.description import Array
 from requant.errors import UnsupportedError
 from requant.errors.cancellation import check_cancelled
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
-from requant.identification.candidates import options_for
-from requant.identification.observed_call import Candidate, ObservedCall, observed_bits, stored_float
+from requant.identification.candidates import Candidate, options_for
+from requant.identification.outcomes import outcome_of, stored_float
 from requant.mlir.types import AnyType, ElementType, StorageType, TensorType, UniformType
 
 _INPUT, _OUTPUT = "input", "output"
@@ -56,7 +57,7 @@ def _element(type_: Any) -> Any:
     return type_.element if isinstance(type_, TensorType) else type_
 
 
-def open_side(call: ObservedCall) -> Side | None:
+def open_side(call: ArrayCall) -> Side | None:
     """Return the side whose parameters are unknown. Raise UnsupportedError for two of them."""
     sides = [Side.INPUT for each in call.types.values() if isinstance(each.element, AnyType)]
     if isinstance(_element(call.options.get("output_type")), AnyType):
@@ -72,7 +73,7 @@ class ScaleSearch:
     Raise UnsupportedError for other calls.
     """
 
-    def __init__(self, call: ObservedCall, side: Side) -> None:
+    def __init__(self, call: ArrayCall, side: Side) -> None:
         if set(call.types) != {_INPUT} or set(call.observed) != {_OUTPUT}:
             raise UnsupportedError("unknown scales are looked for in quantize, dequantize and requantize only")
         self._side = side
@@ -101,7 +102,7 @@ class ScaleSearch:
         source = filled.types[_INPUT].element
         return _as_f64(filled.arrays[_INPUT], source), _as_f64(filled.observed[_OUTPUT], _element(output))
 
-    def _reduced(self) -> ObservedCall:
+    def _reduced(self) -> ArrayCall:
         """Return the call of the elements that decide."""
         call, places = self._call, self._places
         options = dict(call.options)
@@ -115,7 +116,7 @@ class ScaleSearch:
             options=options,
         )
 
-    def _filled(self, call: ObservedCall, scale: float, zero_point: int) -> ObservedCall:
+    def _filled(self, call: ArrayCall, scale: float, zero_point: int) -> ArrayCall:
         """Return a call with these parameters in the open type."""
         element = UniformType(self._storage, self._expressed, scale, zero_point)
         if self._side is Side.INPUT:
@@ -214,7 +215,7 @@ class ScaleSearch:
             yield self._interval(options, zero_point, bracket)
 
     def _interval(
-        self, options: Candidate, zero_point: int, bracket: tuple[float, float]
+        self, options: Mapping[str, Any], zero_point: int, bracket: tuple[float, float]
     ) -> ScaleInterval | Contradiction:
         low, high = (self._bits(end) for end in bracket)
         lowest = self._first(low, high, lambda bits: not self._exact_faults(options, bits, zero_point)[0].any())
@@ -228,7 +229,7 @@ class ScaleSearch:
         ends = [self._number(bits) for bits in (lowest, above - 1)]
         for scale in ends:
             filled = self._filled(self._call, scale, zero_point)
-            outcome = filled.outcome(filled.planned(options))
+            outcome = outcome_of(filled, filled.planned(options))
             if outcome.first is not None:
                 return Contradiction(zero_point, (outcome.first.index,))
         return ScaleInterval(zero_point, *ends)
@@ -246,7 +247,7 @@ class ScaleSearch:
                 low = middle + 1
         return low
 
-    def _exact_faults(self, options: Candidate, bits: int, zero_point: int) -> tuple[Array, Array]:
+    def _exact_faults(self, options: Mapping[str, Any], bits: int, zero_point: int) -> tuple[Array, Array]:
         """Return which of the deciding elements say that a scale is too small, and which that it is too large."""
         filled = self._filled(self._few, self._number(bits), zero_point)
         value = filled.result(filled.planned(options)).outputs[_OUTPUT]

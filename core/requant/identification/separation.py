@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from requant.arrays.calls import ArrayCall
 from requant.description import Array
-from requant.equivalence.rules import Part, Rule, rule_of
+from requant.equivalence.rules import Rule, rule_of
 from requant.equivalence.staircases import staircase
 from requant.errors import RequantError
-from requant.identification.candidates import options_for
-from requant.identification.observed_call import Candidate, ObservedCall
+from requant.identification.candidates import Candidate, options_for
 from requant.integer.product import ProductPlan
 from requant.mlir.types import TensorType, Type, UniformPerAxisType, UniformSubChannelType
 from requant.plan.plan import Plan
@@ -58,7 +58,7 @@ class Separation:
     probes: tuple[Probe, ...]
 
 
-def channel_count(call: ObservedCall) -> int:
+def channel_count(call: ArrayCall) -> int:
     """Return how many channels of a call have parameters of their own."""
     types: list[Type | None] = [*call.types.values(), call.options.get("output_type")]
     counts = [len(getattr(_element(each), "scales", (0,))) for each in types]
@@ -69,7 +69,7 @@ def _element(type_: Type | None) -> Type | None:
     return type_.element if isinstance(type_, TensorType) else type_
 
 
-def rules_of(call: ObservedCall, candidates: Sequence[Candidate], channel: int) -> list[Rule] | None:
+def rules_of(call: ArrayCall, candidates: Sequence[Candidate], channel: int) -> list[Rule] | None:
     """Return the rule of each candidate for one channel of a call, or None where there are none of single numbers."""
     rules = []
     for candidate in candidates:
@@ -80,7 +80,7 @@ def rules_of(call: ObservedCall, candidates: Sequence[Candidate], channel: int) 
     return rules
 
 
-def _plan(call: ObservedCall, candidate: Candidate, channel: int) -> Plan | None:
+def _plan(call: ArrayCall, candidate: Candidate, channel: int) -> Plan | None:
     if set(call.types) == {"input"}:
         narrowed = _of_channel(call, channel)
         plan = None if narrowed is None else narrowed.planned(options_for(candidate, call)).arithmetic
@@ -92,7 +92,7 @@ def _plan(call: ObservedCall, candidate: Candidate, channel: int) -> Plan | None
     return None
 
 
-def _of_channel(call: ObservedCall, channel: int) -> ObservedCall | None:
+def _of_channel(call: ArrayCall, channel: int) -> ArrayCall | None:
     """Return a conversion of many elements that have the parameters of one channel, which stay along an axis."""
     source, target = call.types["input"].element, _element(call.options.get("output_type"))
     if any(isinstance(each, UniformSubChannelType) for each in (source, target)):
@@ -112,7 +112,7 @@ def one_channel(element: Type, channel: int) -> Type:
 
 
 def separate(
-    calls: Sequence[ObservedCall],
+    calls: Sequence[ArrayCall],
     candidates: Sequence[Candidate],
     is_late: Callable[[], bool] = lambda: False,
 ) -> Separation | None:

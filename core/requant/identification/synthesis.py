@@ -7,7 +7,7 @@ there is computed for all elements. Elements that no rule explains are named, an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 

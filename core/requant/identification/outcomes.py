@@ -1,74 +1,18 @@
-"""A call whose outputs were observed, and what a candidate makes of it.
-
-A candidate is a value for each option that chooses the arithmetic. It is run with the real kernels, and its outputs are
-compared with those that were observed, bit by bit.
-"""
+"""What a call gives beside what was observed, bit by bit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import flat_bits, numpy_dtype
-from requant.description import Array, Operation, OperationCall, PlannedWork, Result, TensorValue
+from requant.description import Array, PlannedWork, Result, TensorValue
 from requant.errors import InvalidRequestError, TypeFitError
 from requant.formats.elements import FloatElement
-from requant.mlir.types import ElementType, TensorType, UniformQuantizedType
-
-Candidate = tuple[tuple[str, Any], ...]
-"""The options that choose the arithmetic, by name, each as a caller writes it; absent ones have their defaults."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedCall:
-    """One call of an operation, without the options that are asked for, and its outputs.
-
-    `options` are those that are known, read. `observed`: the outputs by name, as arrays: tensors, lists of numbers, and
-    the members of records.
-    """
-
-    operation: Operation
-    types: Mapping[str, TensorType]
-    arrays: Mapping[str, Array]
-    observed: Mapping[str, Array]
-    options: Mapping[str, Any] = field(default_factory=dict)
-    numbers: Mapping[str, Array] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
-    untyped: frozenset[str] = frozenset()
-
-    def planned(self, candidate: Candidate) -> PlannedWork:
-        """Plan the call by the rules of a candidate. Raise RequantError where they are not defined for it."""
-        operation = self.operation
-        chosen = {name: operation.option(name).resolve(value) for name, value in candidate}
-        options = {**operation.defaults, **self.options, **chosen}
-        return operation.plan(OperationCall(self.types, options, self.numbers, self.counts, self.untyped))
-
-    def result(self, work: PlannedWork) -> Result:
-        """Do planned work on the arrays. Raise RequantError where it is not defined for an element."""
-        arrays = self.arrays
-        return work.run(
-            {name: flat_bits(arrays[name], each.dtype, each.type.element, name) for name, each in work.operands.items()}
-        )
-
-    def outcome(self, work: PlannedWork) -> Outcome:
-        """Compare what planned work gives with what was observed. Raise RequantError as `result` does, TypeFitError for
-        another number of elements, and InvalidRequestError for an output that the operation does not have.
-        """
-        result = self.result(work)
-        mismatches = elements = 0
-        first: Mismatch | None = None
-        for name, observed in self.observed.items():
-            expected, computed, differs = _compared(name, observed, result)
-            elements += differs.size
-            if count := int(np.count_nonzero(differs)):
-                mismatches += count
-                if first is None:
-                    index = int(np.argmax(differs))
-                    first = Mismatch(name, index, expected[index], computed[index])
-        return Outcome(elements, mismatches, first)
+from requant.mlir.types import ElementType, UniformQuantizedType
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +32,24 @@ class Outcome:
     elements: int
     mismatches: int
     first: Mismatch | None
+
+
+def outcome_of(call: ArrayCall, work: PlannedWork) -> Outcome:
+    """Compare what planned work gives with what was observed. Raise what the work raises, TypeFitError for
+    another number of elements, and InvalidRequestError for an output that the operation does not have.
+    """
+    result = call.result(work)
+    mismatches = elements = 0
+    first: Mismatch | None = None
+    for name, observed in call.observed.items():
+        expected, computed, differs = _compared(name, observed, result)
+        elements += differs.size
+        if count := int(np.count_nonzero(differs)):
+            mismatches += count
+            if first is None:
+                index = int(np.argmax(differs))
+                first = Mismatch(name, index, expected[index], computed[index])
+    return Outcome(elements, mismatches, first)
 
 
 def _compared(name: str, observed: Array, result: Result) -> tuple[Array, Array, Array]:

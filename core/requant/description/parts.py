@@ -115,6 +115,19 @@ class RecordsInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallsInput:
+    """Calls of other operations: each the name of one, its arguments, and if `observed` outputs that something gave.
+
+    In JSON a list of objects with the members `operation`, `arguments`, which are those of the operation's own request,
+    and `observed`. Options that choose the arithmetic may be absent everywhere.
+    """
+
+    name: str
+    description: str
+    observed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NumbersOutput:
     """Numbers that an operation gives, f64 or i64: in JSON a list, in the inference protocol a tensor.
 
@@ -214,5 +227,5 @@ class Trace:
 
 
 Argument = TensorInput | NumbersInput
-Input = Argument | RecordsInput
+Input = Argument | RecordsInput | CallsInput
 Part = TensorOutput | NumbersOutput | Member | Records | Report

@@ -1,102 +1,92 @@
-"""Which rules compute the outputs that were observed.
+"""Which rules compute the outputs that were observed, and what to try next.
 
-Candidates of the same arithmetic are run once, by the real kernels, on all calls. They are consistent if all bits are
-those that were observed; that is a fact about these data, not a likelihood.
+A candidate is consistent if all bits are those that were observed, and excluded if one is not. Both are facts about
+these data, and no likelihoods: candidates are computed by the real kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from requant.arrays.calls import ArrayCall
-from requant.description import PlannedWork
-from requant.errors import RequantError
-from requant.errors.cancellation import check_cancelled
-from requant.identification.arithmetic import arithmetic_key
 from requant.identification.candidates import Candidate, Candidates, options_for
-from requant.identification.outcomes import Mismatch, Outcome, outcome_of
+from requant.identification.divergence import Divergence, first_divergence
+from requant.identification.patterns import Difference, Pattern, patterns
+from requant.identification.reduction import Reduced, reduced
+from requant.identification.scales import Contradiction, ScaleInterval
+from requant.identification.search import Group, Search
+from requant.identification.separation import Probe, separate
+from requant.identification.synthesis import Synthesis, synthesize
+
+# Of excluded groups, so many are compared step by step with a consistent one.
+_MAX_DIVERGENCES = 8
 
 
-@dataclass(slots=True)
-class Group:
-    """Candidates that are the same arithmetic for these calls, and what they compute.
+@dataclass(frozen=True, slots=True)
+class Consistent:
+    """Groups of candidates that no input told apart. `proven`: they are the same for every input."""
 
-    `outcomes`: of each call, unless it was `undefined`: then that says why.
+    groups: tuple[Group, ...]
+    proven: bool
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """All candidates."""
+        return [each for group in self.groups for each in group.candidates]
+
+    @property
+    def parameters(self) -> dict[int, list[ScaleInterval]]:
+        """The scales that fit, of each call in which they are not known, by the first candidate."""
+        found = self.groups[0].parameters
+        return {index: [each for each in listed if isinstance(each, ScaleInterval)] for index, listed in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """Candidates that compute other bits. `divergence`: from the first consistent ones, at the first element."""
+
+    group: Group
+    divergence: Divergence | None
+
+    @property
+    def contradictions(self) -> dict[int, list[Contradiction]]:
+        """Why no scale fits, of each call in which they are not known."""
+        found = self.group.parameters
+        listed = {index: [each for each in found[index] if isinstance(each, Contradiction)] for index in found}
+        return {index: each for index, each in listed.items() if index in self.group.contradicted}
+
+
+@dataclass(frozen=True, slots=True)
+class Unexplained:
+    """What is known where no candidate is consistent: what the elements have in common that differ from the nearest
+    candidate, and the simplest rule that gives what was observed.
     """
 
-    candidates: list[Candidate]
-    outcomes: list[Outcome] = field(default_factory=list)
-    undefined: str = ""
-
-    @property
-    def mismatches(self) -> int:
-        """How many elements of all calls differ."""
-        return sum(each.mismatches for each in self.outcomes)
-
-    @property
-    def witness(self) -> tuple[int, Mismatch] | None:
-        """The first call with an element that differs, and that element."""
-        found = ((index, each.first) for index, each in enumerate(self.outcomes) if each.first is not None)
-        return next(found, None)
+    call: int
+    nearest: Candidate
+    patterns: tuple[tuple[Pattern, str], ...]
+    synthesis: Synthesis | None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Identification:
     """`elements` were compared with what each candidate computes.
 
-    `consistent` groups give all observed bits; `excluded` ones, by number of mismatches, give others; those in
-    `undefined` refuse a call. `not_tried` were not reached in time.
+    `consistent` ones give all observed bits; `excluded` ones, by number of mismatches, give others; those in
+    `undefined` refuse a call. `probes` are inputs that tell consistent ones apart. `not_tried` were not reached in
+    time. `unexplained` is there where nothing is consistent.
     """
 
-    elements: int = 0
-    consistent: list[Group] = field(default_factory=list)
-    excluded: list[Group] = field(default_factory=list)
-    undefined: list[Group] = field(default_factory=list)
-    not_tried: list[Candidate] = field(default_factory=list)
-
-
-class _Search:
-    """Groups by their arithmetic, as candidates are tried."""
-
-    def __init__(self, calls: Sequence[ArrayCall], is_late: Callable[[], bool]) -> None:
-        self._calls = calls
-        self._is_late = is_late
-        self.groups: dict[Hashable, Group] = {}
-        self.not_tried: list[Candidate] = []
-
-    def try_all(self, candidates: Iterator[Candidate], *, named: bool) -> None:
-        """Try candidates. Those that are not `named` and the same arithmetic as others are not worth telling."""
-        for candidate in candidates:
-            check_cancelled()
-            if self._is_late():
-                self.not_tried.append(candidate)
-                continue
-            try:
-                works = [call.planned(options_for(candidate, call)) for call in self._calls]
-            except RequantError as error:
-                self._refused(candidate, error)
-                continue
-            key = tuple(_key(each) for each in works)
-            if key not in self.groups:
-                self.groups[key] = self._run(candidate, works)
-            elif named:
-                self.groups[key].candidates.append(candidate)
-
-    def _refused(self, candidate: Candidate, error: RequantError) -> None:
-        self.groups.setdefault(error.detail, Group([], undefined=error.detail)).candidates.append(candidate)
-
-    def _run(self, candidate: Candidate, works: Sequence[PlannedWork]) -> Group:
-        try:
-            outcomes = [outcome_of(call, work) for call, work in zip(self._calls, works, strict=True)]
-        except RequantError as error:
-            return Group([candidate], undefined=error.detail)
-        return Group([candidate], outcomes)
-
-
-def _key(work: PlannedWork) -> Hashable:
-    """Return what tells the arithmetic of a work apart; of one without a plan, itself."""
-    return id(work) if work.arithmetic is None else arithmetic_key(work.arithmetic)
+    elements: int
+    consistent: tuple[Consistent, ...]
+    probes: tuple[Probe, ...]
+    excluded: tuple[Excluded, ...]
+    undefined: tuple[Group, ...]
+    not_tried: tuple[Candidate, ...]
+    unexplained: Unexplained | None
 
 
 def identify(
@@ -104,23 +94,77 @@ def identify(
     suspects: Sequence[str] | None = None,
     is_late: Callable[[], bool] = lambda: False,
 ) -> Identification:
-    """Compare what each candidate computes with what was observed: all named rules, and then one of each arithmetic
-    with parts replaced.
+    """Compare what each candidate computes with what was observed.
 
     `is_late` says that no further candidate is to be tried. Raise TypeFitError if an output has another number of
-    elements than was observed, and UnknownNameError for an unknown suspect.
+    elements than was observed, UnknownNameError for an unknown suspect, and UnsupportedError for unknown scales that
+    are not looked for.
     """
-    possible = Candidates(calls, suspects)
-    search = _Search(calls, is_late)
-    search.try_all(possible.named(), named=True)
-    for group in [each for each in search.groups.values() if not each.undefined]:
-        search.try_all(possible.replaced(group.candidates[0]), named=False)
-    defined = [each for each in search.groups.values() if not each.undefined]
-    elements = max((sum(each.elements for each in group.outcomes) for group in defined), default=0)
+    search = Search(calls, is_late)
+    search.run(Candidates(calls, suspects))
+    groups = search.groups
+    fitting = [each for each in groups if each.is_consistent]
+    wrong = [each for each in groups if not (each.is_consistent or each.undefined)]
+    wrong.sort(key=lambda each: (each.mismatches, len(each.contradicted)))
+    consistent, probes = _classes(calls, fitting, is_late)
     return Identification(
-        elements,
-        consistent=[each for each in defined if not each.mismatches],
-        excluded=sorted((each for each in defined if each.mismatches), key=lambda each: each.mismatches),
-        undefined=[each for each in search.groups.values() if each.undefined],
-        not_tried=search.not_tried,
+        elements=max((sum(each.elements for each in group.outcomes.values()) for group in groups), default=0),
+        consistent=consistent,
+        probes=probes,
+        excluded=tuple(_excluded(calls, wrong, fitting)),
+        undefined=tuple(each for each in groups if each.undefined),
+        not_tried=tuple(search.not_tried),
+        unexplained=None if fitting or not wrong else _unexplained(calls, wrong[0], is_late),
+    )
+
+
+def _classes(
+    calls: Sequence[ArrayCall], fitting: Sequence[Group], is_late: Callable[[], bool]
+) -> tuple[tuple[Consistent, ...], tuple[Probe, ...]]:
+    """Return the consistent groups in classes that inputs tell apart, and such inputs."""
+    if any(each.parameters for each in fitting):
+        return tuple(Consistent((each,), proven=True) for each in fitting), ()
+    found = separate(calls, [each.candidates[0] for each in fitting], is_late) if fitting else None
+    if found is None:
+        return tuple(Consistent((each,), proven=True) for each in fitting), ()
+    classes = (Consistent(tuple(fitting[place] for place in each.candidates), each.proven) for each in found.classes)
+    return tuple(classes), found.probes
+
+
+def _excluded(calls: Sequence[ArrayCall], wrong: Sequence[Group], fitting: Sequence[Group]) -> list[Excluded]:
+    found = []
+    for place, group in enumerate(wrong):
+        divergence = None
+        if fitting and group.witness is not None and place < _MAX_DIVERGENCES:
+            call, mismatch = group.witness
+            candidates = group.candidates[0], fitting[0].candidates[0]
+            divergence = first_divergence(calls[call], mismatch.index, *candidates)
+        found.append(Excluded(group, divergence))
+    return found
+
+
+def _unexplained(calls: Sequence[ArrayCall], nearest: Group, is_late: Callable[[], bool]) -> Unexplained | None:
+    """Return what the elements have in common that the nearest candidate gives otherwise, of the first such call."""
+    if nearest.witness is None:
+        return None
+    index = nearest.witness[0]
+    call, candidate = calls[index], nearest.candidates[0]
+    numbers = reduced(call)
+    if numbers is None:
+        return Unexplained(index, candidate, (), None)
+    computed = call.result(call.planned(options_for(candidate, call))).outputs["output"].data
+    found = tuple(patterns(_difference(numbers, computed.astype(np.int64))))
+    synthesis = synthesize(numbers.stored, numbers.observed, numbers.bounds, numbers.scalings, is_late)
+    return Unexplained(index, candidate, found, synthesis)
+
+
+def _difference(numbers: Reduced, computed: np.ndarray) -> Difference:
+    return Difference(
+        numbers.shape,
+        computed,
+        numbers.observed,
+        inputs=numbers.real,
+        exact=numbers.exact,
+        bounds=numbers.bounds,
+        least_normal=numbers.least_normal,
     )

@@ -101,6 +101,17 @@ class Stored:
     weights: Array | None = None
     zero_points: Array | None = None
 
+    @property
+    def exact(self) -> Array:
+        """The results before rounding and without the zero point, about."""
+        real = np.asarray(self.inputs, np.float64)
+        with np.errstate(all="ignore"):
+            if self.scales is not None:
+                weights = 1.0 if self.weights is None else self.weights
+                real = (real - (0 if self.zero_points is None else self.zero_points)) * (self.scales * weights)
+            exact: Array = real / self.output_scales
+        return exact
+
     def factors(self, factor: Factor) -> Array:
         """Return the factor of each element, as f64."""
         assert self.scales is not None

@@ -44,6 +44,17 @@ class Reduced:
     scalings: Sequence[Scaling]
 
     @property
+    def exact(self) -> Array:
+        """The results before rounding, about."""
+        return self.stored.exact
+
+    @property
+    def least_normal(self) -> float:
+        """The least float that is not subnormal, of inputs that are floats."""
+        dtype = self.stored.inputs.dtype
+        return float(np.finfo(dtype).tiny) if dtype.kind == "f" else 0.0
+
+    @property
     def real(self) -> Array:
         """The inputs without their zero points."""
         zeros = self.stored.zero_points

@@ -125,6 +125,12 @@ class ScaleSearch:
         filled: Any = TensorType(given.shape, element) if isinstance(given, TensorType) else element
         return replace(call, options={**call.options, "output_type": filled})
 
+    def with_a_scale(self) -> ArrayCall:
+        """Return the call with a scale and a zero point that are possible, if any are."""
+        for zero_point, (lowest, highest) in self._brackets.items():
+            return self._filled(self._call, self._number(self._bits(lowest * 0.5 + highest * 0.5)), zero_point)
+        return self._filled(self._call, 1.0, 0)
+
     # Real numbers: which zero points are possible at all
 
     def _plausible(self) -> Iterator[tuple[int, tuple[float, float]]]:

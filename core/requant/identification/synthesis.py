@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -38,12 +39,13 @@ class Synthesis:
 def _taken(stored: Stored, places: Array) -> Stored:
     """Return some of the elements."""
     arrays = {name: getattr(stored, name) for name in Stored.__slots__}
-    return Stored(**{name: None if each is None else each[places] for name, each in arrays.items()})
+    taken: dict[str, Any] = {name: None if each is None else each[places] for name, each in arrays.items()}
+    return Stored(**taken)
 
 
-def _sample(stored: Stored, scalings: Sequence[Scaling]) -> Array:
+def _sample(stored: Stored) -> Array:
     """Return the places of elements near a tie and near an integer, and of some others, in order."""
-    real = _real(stored)
+    real = stored.exact
     beyond = real - np.floor(real)
     size = min(_SAMPLE, real.size)
     with np.errstate(all="ignore"):
@@ -52,16 +54,6 @@ def _sample(stored: Stored, scalings: Sequence[Scaling]) -> Array:
     spread = np.linspace(0, real.size - 1, size).astype(int)
     found: Array = np.unique(np.concatenate([ties, wholes, spread]))
     return found
-
-
-def _real(stored: Stored) -> Array:
-    """Return the results before rounding, about."""
-    real = np.asarray(stored.inputs, np.float64)
-    with np.errstate(all="ignore"):
-        if stored.scales is not None:
-            weights = 1.0 if stored.weights is None else stored.weights
-            real = (real - stored.zero_points) * (stored.scales * weights)
-        return real / stored.output_scales
 
 
 def synthesize(
@@ -77,7 +69,7 @@ def synthesize(
     """
     if not observed.size:
         return Synthesis((), (), 0)
-    places = _sample(stored, scalings)
+    places = _sample(stored)
     few, few_observed = _taken(stored, places), observed[places]
     ways = boundings(*bounds, observed)
     finalists: list[tuple[int, int, Scaling, Bounding]] = []

@@ -17,6 +17,7 @@ from requant.description.options import (
 )
 from requant.description.parts import (
     Argument,
+    CallsInput,
     Elements,
     Input,
     Member,
@@ -50,6 +51,7 @@ __all__ = [
     "NO_LIMITS",
     "Argument",
     "Array",
+    "CallsInput",
     "Choices",
     "Chooses",
     "Elements",

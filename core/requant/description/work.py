@@ -124,6 +124,7 @@ class OperationCall:
     counts: Mapping[str, int] = field(default_factory=dict)
     untyped: frozenset[str] = frozenset()
     limits: Limits = NO_LIMITS
+    calls: Sequence[Any] = ()
 
     def has(self, *options: str) -> dict[str, Any]:
         """Return those of the options that have a value."""

@@ -1,26 +1,357 @@
-"""Which rules computed outputs that were observed."""
+"""Which rules computed outputs that were observed, and which inputs tell the rest apart."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
 
 from requant.arrays.calls import ArrayCall
+from requant.convert.explain.explanation import Step
 from requant.description import (
     Array,
+    CallsInput,
+    Kind,
+    Member,
+    Operation,
     OperationCall,
+    Option,
     PlannedWork,
     Result,
 )
-from requant.identification.identification import identify
+from requant.identification.candidates import Candidate
+from requant.identification.divergence import Divergence
+from requant.identification.identification import Consistent, Excluded, Identification, Unexplained, identify
+from requant.identification.outcomes import Mismatch
+from requant.identification.scales import ScaleInterval
+from requant.identification.separation import Probe
+from requant.operations.explain import STEPS
 
-_MAX_GROUPS = 64
+MAX_GROUPS = 64
+"""So many groups of excluded and of undefined candidates are listed."""
 
 
 def _plan(call: OperationCall) -> PlannedWork:
     calls: Sequence[ArrayCall] = call.calls
     size = sum(array.nbytes for each in calls for array in each.arrays.values())
+    suspects = call.options["suspects"]
 
     def run(_: Mapping[str, Array]) -> Result:
-        return Result(report=_members(calls, identify(calls, call.options["suspects"])))
+        return Result(report=_members(identify(calls, suspects)))
 
     return PlannedWork(operands={}, run=run, byte_count=2 * size, weight=size, searches=True)
+
+
+def _members(answer: Identification) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "elements": answer.elements,
+        "consistent": [_consistent(each) for each in answer.consistent],
+        "try_next": [_probe(each) for each in answer.probes],
+        "excluded": [_excluded(each) for each in answer.excluded[:MAX_GROUPS]],
+        "excluded_count": len(answer.excluded),
+        "undefined": [
+            {"candidates": _candidates(each.candidates), "reason": each.undefined}
+            for each in answer.undefined[:MAX_GROUPS]
+        ],
+        "not_tried": _candidates(answer.not_tried),
+        "warnings": list(_warnings(answer)),
+    }
+    if answer.unexplained is not None:
+        said |= _unexplained(answer.unexplained)
+    return said
+
+
+def _candidates(candidates: Iterable[Candidate]) -> list[dict[str, Any]]:
+    """Return candidates as options. Of those that differ only in the first, beside others, the first."""
+    kept: dict[tuple[Any, ...], Candidate] = {}
+    for each in candidates:
+        kept.setdefault(each[1:] if len(each) > 1 else each, each)
+    return [dict(each) for each in kept.values()]
+
+
+def _consistent(found: Consistent) -> dict[str, Any]:
+    said: dict[str, Any] = {"candidates": _candidates(found.candidates), "proven": found.proven}
+    if parameters := [_interval(index, each) for index, listed in found.parameters.items() for each in listed]:
+        said["parameters"] = parameters
+    return said
+
+
+def _interval(call: int, interval: ScaleInterval) -> dict[str, Any]:
+    return {
+        "call": call,
+        "zero_point": interval.zero_point,
+        "lowest": repr(interval.lowest),
+        "highest": repr(interval.highest),
+    }
+
+
+def _text(value: Any) -> str:
+    """Return a stored number as text that reads back to it."""
+    number = np.asarray(value).item()
+    return repr(number) if isinstance(number, float) else str(number)
+
+
+def _probe(probe: Probe) -> dict[str, Any]:
+    return {
+        "call": probe.call,
+        "channel": probe.channel,
+        "input": _text(probe.value),
+        "outcomes": probe.outcomes.tolist(),
+    }
+
+
+def _excluded(found: Excluded) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "candidates": _candidates(found.group.candidates),
+        "mismatches": found.group.mismatches,
+    }
+    if found.group.witness is not None:
+        said["first"] = _mismatch(*found.group.witness)
+    if found.divergence is not None:
+        said |= _divergence(found.divergence)
+    if contradictions := found.contradictions:
+        said["contradictions"] = [
+            {"call": index, "zero_point": each.zero_point, "elements": list(each.elements)}
+            for index, listed in contradictions.items()
+            for each in listed
+        ]
+    return said
+
+
+def _mismatch(call: int, found: Mismatch) -> dict[str, Any]:
+    return {
+        "call": call,
+        "output": found.output,
+        "index": found.index,
+        "observed": _text(found.observed),
+        "computed": _text(found.computed),
+    }
+
+
+def _divergence(found: Divergence) -> dict[str, Any]:
+    steps = {"step": found.step, "consistent_step": found.other}
+    return {name: _step(each) for name, each in steps.items() if each is not None}
+
+
+def _step(step: Step) -> dict[str, Any]:
+    members = {each.name: getattr(step, each.name) for each in fields(step)}
+    return {name: value for name, value in members.items() if value is not None and value is not False}
+
+
+def _unexplained(found: Unexplained) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "patterns": [f"{pattern}: {number}" if number else str(pattern) for pattern, number in found.patterns]
+    }
+    if found.synthesis is not None:
+        said["synthesized"] = {
+            "call": found.call,
+            "formula": list(found.synthesis.formulas),
+            "unexplained": list(found.synthesis.unexplained),
+            "tried": found.synthesis.tried,
+        }
+    return said
+
+
+def _warnings(answer: Identification) -> Iterator[str]:
+    classes = len(answer.consistent)
+    if classes > 1:
+        yield f"the data do not decide between {classes} rules; try_next has inputs that do"
+    if answer.not_tried:
+        yield f"{len(answer.not_tried)} candidates were not tried in time"
+    if any(not each.proven for each in answer.consistent):
+        yield "candidates of one group were compared at many inputs, and are not proven to be the same for all"
+
+
+def _choices_of(operations: Mapping[str, Operation]) -> tuple[Member, ...]:
+    """Return the options that choose the arithmetic of any operation, as members of a candidate."""
+    members: dict[str, Member] = {}
+    for operation in operations.values():
+        for option in operation.options:
+            if option.chooses is not None:
+                kind = Kind.BOOLEAN if option.kind is Kind.BOOLEAN else Kind.TEXT
+                members.setdefault(option.name, Member(name=option.name, kind=kind, optional=True))
+    return tuple(members.values())
+
+
+def _listed(name: str, title: str, about: str, description: str, *members: Member, optional: bool = False) -> Member:
+    return Member(
+        name=name,
+        repeated=True,
+        title=title,
+        group_description=about,
+        description=description,
+        members=members,
+        optional=optional,
+    )
+
+
+_CALL = Member(name="call", description="The index of the call.", bits=32)
+_ZERO_POINT = Member(name="zero_point")
+_REASON = Member(name="reason", kind=Kind.TEXT)
+
+
+def _step_member(name: str, description: str) -> Member:
+    return Member(
+        name=name,
+        title="ExplainedStep",
+        group_description=STEPS.group_description,
+        description=description,
+        members=STEPS.members,
+        optional=True,
+    )
+
+
+def _reply(candidate: tuple[Member, ...]) -> tuple[Member, ...]:
+    """Return the members of the reply. `candidate`: those of a candidate."""
+    candidates = _listed(
+        "candidates",
+        "Candidate",
+        "Options that choose the arithmetic; those that are absent have their defaults.",
+        "All that are the same arithmetic here. Of those that differ only in the profile beside a scheme, the first.",
+        *candidate,
+    )
+    first = Member(
+        name="first",
+        title="IdentificationWitness",
+        group_description="An element that is computed otherwise.",
+        description="The first element that differs.",
+        members=(
+            _CALL,
+            Member(name="output", kind=Kind.TEXT),
+            Member(name="index", description="Its flat index."),
+            Member(name="observed", kind=Kind.TEXT),
+            Member(name="computed", kind=Kind.TEXT),
+        ),
+        optional=True,
+    )
+    return (
+        Member(name="elements", description="How many elements were compared with what each candidate computes."),
+        _listed(
+            "consistent",
+            "ConsistentCandidates",
+            "Candidates that no input told apart.",
+            "Those that give all observed bits: a fact about these data, not a likelihood.",
+            candidates,
+            Member(name="proven", kind=Kind.BOOLEAN, description="Whether they give the same for every input."),
+            _listed(
+                "parameters",
+                "ScaleInterval",
+                "All scales from the lowest to the highest give what was observed.",
+                "Where a type was !quant.any: the scales that fit, numbers of its expressed type.",
+                _CALL,
+                _ZERO_POINT,
+                Member(name="lowest", kind=Kind.TEXT),
+                Member(name="highest", kind=Kind.TEXT),
+                optional=True,
+            ),
+        ),
+        _listed(
+            "try_next",
+            "DecidingInput",
+            "An input that tells consistent candidates apart.",
+            "As few inputs as tell all groups of `consistent` apart, at most 16.",
+            _CALL,
+            Member(name="channel", description="The index of the scale and zero point.", bits=32),
+            Member(name="input", kind=Kind.TEXT, description="The element; of a product, the sum."),
+            Member(name="outcomes", kind=Kind.INTEGERS, description="What each group gives, as stored, in order."),
+        ),
+        _listed(
+            "excluded",
+            "ExcludedCandidates",
+            "Candidates that give other bits.",
+            "By number of mismatches, at most 64 groups.",
+            candidates,
+            Member(name="mismatches"),
+            first,
+            _step_member("step", "The first step at which they go another way than the first consistent ones."),
+            _step_member("consistent_step", "What those do instead."),
+            _listed(
+                "contradictions",
+                "ScaleContradiction",
+                "Why no scale fits.",
+                "For each zero point that is possible at all, where a type was !quant.any.",
+                _CALL,
+                _ZERO_POINT,
+                Member(name="elements", kind=Kind.INTEGERS, description="One element, or two that no scale fits."),
+                optional=True,
+            ),
+        ),
+        Member(name="excluded_count", description="The total number of excluded groups.", bits=32),
+        _listed(
+            "undefined",
+            "UndefinedCandidates",
+            "Candidates that refuse a call.",
+            "At most 64 groups.",
+            candidates,
+            _REASON,
+        ),
+        _listed("not_tried", "Candidate", "", "Those that were not reached in time.", *candidate),
+        Member(
+            name="patterns",
+            kind=Kind.TEXTS,
+            description="If nothing is consistent: what the elements have in common that differ from the nearest.",
+            optional=True,
+        ),
+        Member(
+            name="synthesized",
+            title="SynthesizedRule",
+            group_description="A rule made of parts.",
+            description="If nothing is consistent: the simplest rule that gives what was observed.",
+            members=(
+                _CALL,
+                Member(name="formula", kind=Kind.TEXTS, description="Its steps; none if none of those tried does."),
+                Member(name="unexplained", kind=Kind.INTEGERS, description="Elements that it does not explain."),
+                Member(name="tried", description="How many rules were tried."),
+            ),
+            optional=True,
+        ),
+        Member(name="warnings", kind=Kind.TEXTS),
+    )
+
+
+def identify_operation(operations: Mapping[str, Operation]) -> Operation:
+    """Return the operation, for calls of these."""
+    return Operation(
+        name="identify",
+        title="Identify the arithmetic",
+        group="ops",
+        summary="Find which rules give observed outputs bit by bit, and which inputs tell those apart.",
+        request="Calls of operations with their inputs and observed outputs, such as the layers of a dump.",
+        source="the systems that the profiles and schemes are named after",
+        inputs=(
+            CallsInput(
+                name="calls",
+                description="Calls, each without the options that are asked for. A type of !quant.any leaves scale and "
+                "zero point open.",
+                observed=True,
+            ),
+        ),
+        options=(
+            Option(
+                name="suspects",
+                kind=Kind.TEXTS,
+                description="Names of profiles, schemes, methods or formats: only those are tried. Default: all.",
+                optional=True,
+                max_length=256,
+            ),
+        ),
+        reply=_reply(_choices_of(operations)),
+        reply_title="IdentifyReply",
+        reply_description="The candidates that give the observed bits, and the others.",
+        plan=_plan,
+        example={
+            "calls": [
+                {
+                    "operation": "requantize",
+                    "arguments": {
+                        "input": {"type": "tensor<3x!quant.uniform<i32:f32, 0.001>>", "values": [585, 7984, -12]},
+                        "output_type": "!quant.uniform<i8:f32, 0.25:-1>",
+                    },
+                    "observed": {"output": [1, 31, -1]},
+                }
+            ],
+            "suspects": ["litert", "litert_xnnpack", "cmsis_nn"],
+        },
+    )

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from requant.arrays.elements import Array, as_array, as_stored, element_of, flat_bits
 from requant.arrays.types import read_type
 from requant.description import (
+    CallsInput,
     Elements,
     Group,
     Kind,
@@ -22,7 +23,7 @@ from requant.description import (
     PlannedWork,
     Result,
 )
-from requant.errors import ParameterError, TypeFitError, excerpt
+from requant.errors import ParameterError, TypeFitError, default_pointer, excerpt
 from requant.errors.names import entry_named, not_among
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
@@ -37,7 +38,7 @@ class ArrayCall:
     """One call of an operation: the type of each tensor that it has, and the arrays; the options that it has, read.
 
     `observed`: outputs that something else gave for the same call, by name: tensors, lists of numbers, and members of
-    records.
+    records. `calls`: those that the operation is about.
     """
 
     operation: Operation
@@ -48,11 +49,13 @@ class ArrayCall:
     counts: Mapping[str, int] = field(default_factory=dict)
     untyped: frozenset[str] = frozenset()
     observed: Mapping[str, Array] = field(default_factory=dict)
+    calls: tuple[ArrayCall, ...] = ()
 
     def planned(self, options: Mapping[str, Any] | None = None) -> PlannedWork:
         """Plan the call, with more options that are read. Raise what the plan of the operation raises."""
         chosen = {**self.operation.defaults, **self.options, **(options or {})}
-        return self.operation.plan(OperationCall(self.types, chosen, self.numbers, self.counts, self.untyped))
+        call = OperationCall(self.types, chosen, self.numbers, self.counts, self.untyped, calls=self.calls)
+        return self.operation.plan(call)
 
     def result(self, work: PlannedWork) -> Result:
         """Do planned work on the arrays. Raise TypeFitError or TensorDataError for one that is not of its type, and
@@ -101,6 +104,7 @@ def call_on_arrays(
         bound[each.name] = bind(element, array.shape)
         if each.elements in (Elements.CODES, Elements.BYTES) and array.dtype.kind in "iu":
             untyped.add(each.name)
+    calls = () if operation.calls is None else _calls(operation.calls, arrays[operation.calls.name])
     read = {name: read_option(operation.option(name), value) for name, value in options.items()}
     numbers = {each.name: _numbers(each, arrays[each.name]) for each in operation.numbers if each.name in arrays}
     return ArrayCall(
@@ -111,7 +115,59 @@ def call_on_arrays(
         numbers=numbers,
         counts=counts,
         untyped=frozenset(untyped),
+        calls=calls,
     )
+
+
+def _calls(given: CallsInput, listed: Any) -> tuple[ArrayCall, ...]:
+    """Return calls that are given as dictionaries. Raise ParameterError, saying which one is wrong."""
+    if isinstance(listed, Mapping):
+        listed = [listed]
+    if not isinstance(listed, list | tuple) or not listed:
+        raise ParameterError(f"{given.name} takes a list of calls, each a dictionary")
+    return tuple(_call(given, each, f"/{given.name}/{index}") for index, each in enumerate(listed))
+
+
+_MEMBERS_OF_CALL = ("operation", "arguments", "observed")
+
+
+def _call(given: CallsInput, said: Any, place: str) -> ArrayCall:
+    members = _MEMBERS_OF_CALL if given.observed else _MEMBERS_OF_CALL[:2]
+    if not isinstance(said, Mapping) or set(said) != set(members):
+        raise ParameterError(f"a call is a dictionary of {', '.join(members)}", pointer=place)
+    with default_pointer(f"{place}/operation"):
+        operation = entry_named(given.operations, said["operation"], "operation")
+    with default_pointer(f"{place}/arguments"):
+        call = _call_of_arguments(operation, said["arguments"])
+    if not given.observed:
+        return call
+    with default_pointer(f"{place}/observed"):
+        return call.with_observed(_observed(said["observed"]))
+
+
+def _call_of_arguments(operation: Operation, arguments: Any) -> ArrayCall:
+    """Return the call of an operation whose arguments are a dictionary, as those of its function are."""
+    if not isinstance(arguments, Mapping):
+        raise ParameterError("arguments are a dictionary")
+    inputs = {each.name for each in operation.arguments}
+    types = {each.type_option: each.name for each in operation.tensors}
+    known = {*inputs, *types, *(each.name for each in operation.options)}
+    for name in arguments:
+        if name not in known:
+            raise ParameterError(not_among(f"argument of {operation.name}", name, known))
+    return call_on_arrays(
+        operation,
+        {name: value for name, value in arguments.items() if name in inputs},
+        {types[name]: value for name, value in arguments.items() if name in types},
+        {name: value for name, value in arguments.items() if name not in inputs and name not in types},
+    )
+
+
+def _observed(outputs: Any) -> dict[str, Array]:
+    """Return observed outputs as arrays, floats of lists as f64."""
+    if not isinstance(outputs, Mapping) or not outputs:
+        raise ParameterError("observed outputs are a dictionary of arrays by the names of the outputs")
+    return {name: np.asarray(each) for name, each in outputs.items()}
 
 
 def _several(given: Any) -> list[Array]:

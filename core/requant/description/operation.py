@@ -10,6 +10,7 @@ from typing import Any
 from requant.description.options import OneOf, Option, exactly_one
 from requant.description.parts import (
     Argument,
+    CallsInput,
     Input,
     Member,
     NumbersInput,
@@ -94,6 +95,11 @@ class Operation:
     def numbers(self) -> tuple[NumbersInput, ...]:
         """The numbers that it takes, also those of records."""
         return tuple(each for each in self.arguments if isinstance(each, NumbersInput))
+
+    @cached_property
+    def calls(self) -> CallsInput | None:
+        """The calls of other operations that it takes, if it does."""
+        return next((each for each in self.inputs if isinstance(each, CallsInput)), None)
 
     @cached_property
     def outputs(self) -> tuple[TensorOutput, ...]:

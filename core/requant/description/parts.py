@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from requant.description.options import LARGEST_INTEGER, Choices, Group, Kind
+
+if TYPE_CHECKING:
+    from requant.description.operation import Operation
 
 
 class Elements(StrEnum):
@@ -114,17 +118,20 @@ class RecordsInput:
     max_length: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CallsInput:
     """Calls of other operations: each the name of one, its arguments, and if `observed` outputs that something gave.
 
     In JSON a list of objects with the members `operation`, `arguments`, which are those of the operation's own request,
-    and `observed`. Options that choose the arithmetic may be absent everywhere.
+    and `observed`; in Python a list of dictionaries, in which the arguments are those of the function. Options that
+    choose the arithmetic may be absent. `operations`: those that may be called, by name.
     """
 
     name: str
     description: str
+    operations: Mapping[str, Operation] = field(repr=False)
     observed: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +233,6 @@ class Trace:
     stages: tuple[TensorOutput, ...]
 
 
-Argument = TensorInput | NumbersInput
-Input = Argument | RecordsInput | CallsInput
+Argument = TensorInput | NumbersInput | CallsInput
+Input = Argument | RecordsInput
 Part = TensorOutput | NumbersOutput | Member | Records | Report

@@ -124,9 +124,11 @@ def _classes(
     """Return the consistent groups in classes that inputs tell apart, and such inputs."""
     if any(each.parameters for each in fitting):
         return tuple(Consistent((each,), proven=True) for each in fitting), ()
-    found = separate(calls, [each.candidates[0] for each in fitting], is_late) if fitting else None
+    if not fitting:
+        return (), ()
+    found = separate(calls, [each.candidates[0] for each in fitting], is_late)
     if found is None:
-        return tuple(Consistent((each,), proven=True) for each in fitting), ()
+        return (Consistent(tuple(fitting), proven=len(fitting) == 1),), ()
     classes = (Consistent(tuple(fitting[place] for place in each.candidates), each.proven) for each in found.classes)
     return tuple(classes), found.probes
 

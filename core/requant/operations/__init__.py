@@ -9,7 +9,9 @@ from requant.operations.add import ADD
 from requant.operations.bias import DERIVE_BIAS
 from requant.operations.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
 from requant.operations.compare import COMPARE
+from requant.operations.conversions import CONVERSIONS
 from requant.operations.fake_quantize import FAKE_QUANTIZE
+from requant.operations.identify import identify_operation
 from requant.operations.modules import LOWER
 from requant.operations.multipliers import DERIVE_MULTIPLIER
 from requant.operations.parameters import DERIVE_FROM_RANGE, DERIVE_FROM_TENSOR
@@ -17,23 +19,23 @@ from requant.operations.parse_type import PARSE_TYPE
 from requant.operations.products import CONV2D, MATMUL
 from requant.operations.translate_type import TRANSLATE_TYPE
 
+_CALLED = (
+    DERIVE_MULTIPLIER,
+    COMPARE,
+    QUANTIZE_BLOCKS,
+    DEQUANTIZE_BLOCKS,
+    FAKE_QUANTIZE,
+    DERIVE_FROM_RANGE,
+    DERIVE_FROM_TENSOR,
+    DERIVE_BIAS,
+    MATMUL,
+    CONV2D,
+    ADD,
+)
+# What may be asked of them: which rules gave what was observed.
+IDENTIFY = identify_operation({each.name: each for each in (*CONVERSIONS.values(), *_CALLED)})
+
 OPERATIONS: Mapping[str, Operation] = {
-    each.name: each
-    for each in (
-        DERIVE_MULTIPLIER,
-        COMPARE,
-        QUANTIZE_BLOCKS,
-        DEQUANTIZE_BLOCKS,
-        FAKE_QUANTIZE,
-        DERIVE_FROM_RANGE,
-        DERIVE_FROM_TENSOR,
-        DERIVE_BIAS,
-        MATMUL,
-        CONV2D,
-        ADD,
-        PARSE_TYPE,
-        TRANSLATE_TYPE,
-        LOWER,
-    )
+    each.name: each for each in (*_CALLED, IDENTIFY, PARSE_TYPE, TRANSLATE_TYPE, LOWER)
 }
 """All of them by name."""

@@ -156,8 +156,10 @@ def _unexplained(found: Unexplained) -> dict[str, Any]:
 
 def _warnings(answer: Identification) -> Iterator[str]:
     classes = len(answer.consistent)
-    if classes > 1:
+    if classes > 1 and answer.probes:
         yield f"the data do not decide between {classes} rules; try_next has inputs that do"
+    elif classes > 1:
+        yield f"the data do not decide between {classes} rules"
     if answer.not_tried:
         yield f"{len(answer.not_tried)} candidates were not tried in time"
     if any(not each.proven for each in answer.consistent):
@@ -325,6 +327,7 @@ def identify_operation(operations: Mapping[str, Operation]) -> Operation:
                 name="calls",
                 description="Calls, each without the options that are asked for. A type of !quant.any leaves scale and "
                 "zero point open.",
+                operations=operations,
                 observed=True,
             ),
         ),

@@ -26,6 +26,8 @@ MAX_INPUTS = 16
 """At most so many inputs are proposed."""
 # A tensor so large that none of its elements is among the last ones, which some systems convert otherwise.
 _ELEMENTS = 1 << 40
+# Staircases of the first rules are looked for, if they have no more than 2^16 steps.
+_MAX_PROVEN, _MAX_OUTCOME_BITS = 64, 16
 # Rules are compared at so many inputs of each part besides; of rules without a proof, at no others of their own.
 _SPREAD = 1 << 12
 
@@ -154,12 +156,25 @@ def _outcomes(rules: Sequence[Rule], position: int) -> tuple[Array, Array, Array
     there; and of which rules it is proven that they are constant in between.
     """
     part = rules[0].parts[position]
-    spread = np.linspace(part.lowest, part.highest, min(part.size, _SPREAD)).astype(np.int64)
-    found = [staircase(rule, rule.parts[position]) for rule in rules]
+    count = min(part.size, _SPREAD)
+    # Codes of f64 have 63 bits, more than a float holds.
+    spread = part.lowest + np.arange(count, dtype=np.int64) * (part.size // count)
+    spread = np.append(spread, part.highest)
+    found = [
+        staircase(rule, rule.parts[position])
+        if index < _MAX_PROVEN and _outcome_bits(rule) <= _MAX_OUTCOME_BITS
+        else None
+        for index, rule in enumerate(rules)
+    ]
     starts = np.unique(np.concatenate([spread, *(each.starts for each in found if each is not None)]))
     codes = np.unique(np.concatenate([starts, np.maximum(starts - 1, part.lowest)]))
     outcomes = np.stack([rule.outcomes(part, codes) for rule in rules])
     return codes, outcomes, np.array([each is not None or part.size <= _SPREAD for each in found])
+
+
+def _outcome_bits(rule: Rule) -> int:
+    """Return how many bits an outcome has: the more there are, the more thresholds."""
+    return 8 * rule.plan.output_dtype.itemsize
 
 
 def _separated(signatures: Array, probes: Sequence[Probe], certain: Array) -> Separation:
@@ -168,14 +183,16 @@ def _separated(signatures: Array, probes: Sequence[Probe], certain: Array) -> Se
     of_candidate = of_candidate.reshape(-1)
     members = {each: np.flatnonzero(of_candidate == each) for each in dict.fromkeys(of_candidate.tolist())}
     classes = tuple(Class(tuple(each.tolist()), bool(certain[each].all())) for each in members.values())
-    outcomes = signatures[[int(each[0]) for each in members.values()]]
+    # Of the many inputs that tell the same classes apart, the first.
+    outcomes, firsts = np.unique(signatures[[int(each[0]) for each in members.values()]], axis=1, return_index=True)
     chosen: list[int] = []
     groups = np.zeros(len(classes), np.int64)
     while len(np.unique(groups)) < len(classes) and len(chosen) < MAX_INPUTS:
         counts = [len(_split(groups, outcomes[:, column])[0]) for column in range(outcomes.shape[1])]
         chosen.append(int(np.argmax(counts)))
         groups = _split(groups, outcomes[:, chosen[-1]])[1]
-    return Separation(classes, tuple(replace(probes[each], outcomes=outcomes[:, each]) for each in chosen))
+    kept = (replace(probes[firsts[each]], outcomes=outcomes[:, each]) for each in chosen)
+    return Separation(classes, tuple(kept))
 
 
 def _split(groups: Array, outcomes: Array) -> tuple[Array, Array]:

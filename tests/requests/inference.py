@@ -145,12 +145,13 @@ def inference(entry: Entry, body: Any) -> Inference:
         if (option := entry.types.get(name, "")) in stated:
             parameters[option] = type_
     for name, value in members.items():
-        if name in entry.numbers:
+        # Records may have the name of the numbers of one of their members.
+        if name in entry.columns:
+            parts += _columns(entry, entry.columns[name], value)
+        elif name in entry.numbers:
             parts.append(_of_numbers(entry.numbers[name], "FP64", [_number(each) for each in _listed(value)]))
         elif name in entry.several and isinstance(value, list):
             parts += _several(entry, entry.several[name], value)
-        elif name in entry.columns:
-            parts += _columns(entry, entry.columns[name], value)
         else:
             parameters[name] = json.dumps(value) if isinstance(value, (list, float, dict)) else value
     return Inference(entry.model, _version(entry, opset), parts, parameters)
@@ -197,7 +198,7 @@ def _part(entry: Entry, name: str, tensor: Any, *, dense: bool = False) -> tuple
             values = base64.b64decode(said["data"])
         except ValueError:
             values = b""
-    if dense and not isinstance(values, list):
+    if dense and isinstance(values, bytes | np.ndarray):
         size = len(values) if isinstance(values, bytes) else values.nbytes
         return Part(name, "UINT8", [size], values), said["type"]
     return Part(name, datatype if datatype in taken else taken[0], shape, values), element

@@ -27,7 +27,7 @@ from requant.plan.plan import Plan
 from requant.schemes import Multiplier, Scheme, scheme_named
 
 Progress = Callable[[int, int], None]
-"""Told how many inputs are decided, and of how many."""
+"""Called with how many inputs are decided, and of how many."""
 
 
 class Method(StrEnum):

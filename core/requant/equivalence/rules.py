@@ -132,7 +132,7 @@ class Rule:
         return isinstance(self.plan.output_type.element, FloatElement)
 
     def published(self, code: int) -> int:
-        """Return an outcome as it is told: bits without a sign of their own."""
+        """Return an outcome as it is reported: the bits of a float as an unsigned integer."""
         return code & ((1 << 64) - 1) if self.gives_floats else code
 
     def is_defined(self, part: Part, code: int) -> bool:

@@ -80,8 +80,8 @@ def sweep(
 ) -> Tally:
     """Compare two rules for the inputs of a part from the first to the last code of an interval.
 
-    `progress` is told how many more inputs are done. `workers`: threads; as many as there are cores by default. What
-    `cancellation_check` raises ends it. Raise UnsupportedError for more than MAX_INPUTS inputs.
+    `progress` is called with how many more inputs are done. `workers`: threads; as many as there are cores by default.
+    What `cancellation_check` raises ends it. Raise UnsupportedError for more than MAX_INPUTS inputs.
     """
     begin, end = interval[0], interval[1] + 1
     if end - begin > MAX_INPUTS:

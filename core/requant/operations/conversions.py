@@ -143,7 +143,7 @@ def _profile(conversion: profiles.Operation) -> Option:
     )
 
 
-def made_of_call(conversion: profiles.Operation, call: OperationCall, make: Callable[..., Made]) -> Made:
+def build_from_call(conversion: profiles.Operation, call: OperationCall, make: Callable[..., Made]) -> Made:
     """Return what a function that takes the arguments of a plan's makes of a call."""
     arguments = call.has(*(each.name for each in CONVERSION_OPTIONS[conversion]))
     about: AbstractContextManager[None] = nullcontext()
@@ -187,7 +187,7 @@ def _planned(conversion: profiles.Operation, call: OperationCall) -> PlannedWork
         if leaves_scales_open(call.options["output_type"]):
             return plan_with_derived_scales(call, partial(_planned, conversion))
         check_no_calibration(call.options[CALIBRATION.name])
-    plan = made_of_call(conversion, call, _PLANNERS[conversion])
+    plan = build_from_call(conversion, call, _PLANNERS[conversion])
     reply = ConversionReply(conversion, call, plan)
 
     def run(arrays: Mapping[str, Array]) -> Result:

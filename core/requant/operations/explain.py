@@ -35,7 +35,7 @@ from requant.description import (
 from requant.errors import LimitError, error_side
 from requant.formats.elements import FloatElement
 from requant.mlir.types import ElementType
-from requant.operations.conversions import CONVERSIONS, ConversionReply, made_of_call
+from requant.operations.conversions import CONVERSIONS, ConversionReply, build_from_call
 from requant.operations.derived_scales import (
     CALIBRATION,
     check_no_calibration,
@@ -171,7 +171,7 @@ def _planned(conversion: profiles.Operation, call: OperationCall) -> PlannedWork
             derived = plan_with_derived_scales(call, partial(_planned, conversion))
             return _of_steps(derived, prod(static_shape(tensor)), call)
         check_no_calibration(call.options[CALIBRATION.name])
-    explainer = made_of_call(conversion, call, EXPLAINERS[conversion])
+    explainer = build_from_call(conversion, call, EXPLAINERS[conversion])
     plan = explainer.plan
     reply = ConversionReply(conversion, call, plan)
 

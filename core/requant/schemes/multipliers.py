@@ -68,9 +68,9 @@ def _derived(factor: float, scheme: Scheme) -> DerivedMultiplier:
     value = scheme.represented(derived)
     # value / factor - 1 as a quotient of integers, which is rounded once, and quicker than as a fraction.
     numerator, denominator = factor.as_integer_ratio()
-    asked = numerator * value.denominator
-    difference = value.numerator * denominator - asked
-    error = difference / asked if factor and difference else 0.0
+    exact = numerator * value.denominator
+    difference = value.numerator * denominator - exact
+    error = difference / exact if factor and difference else 0.0
     fraction = f"{value.numerator}/{value.denominator}"
     return DerivedMultiplier(derived.multiplier, derived.shift, _decimal_text(value), fraction, repr(factor), error)
 

@@ -27,7 +27,7 @@ from requant.plan.operands import bind, element_name, static_shape
 from requant.plan.plan import Array, Conversion, DeferredPlan, Packing, Plan, Report, dense_width, pack, unpack
 from requant.profiles import Operation
 from requant.schemes import Multiplier
-from requant_service.operations.described import kept_plan, limits_of, plan_operation, weight
+from requant_service.operations.described import cached_plan, limits_of, plan_operation, weight
 from requant_service.operations.types import read_tensor_type, read_type
 from requant_service.runtime.metrics import Metrics
 from requant_service.runtime.runtime import Runtime
@@ -128,7 +128,7 @@ class PlannedConversion(Conversion):
 
 
 class ConversionResult(NamedTuple):
-    """What a conversion reports. `error`: its measures, where they were asked for."""
+    """What a conversion reports. `error`: its measures, where they were requested."""
 
     planned: PlannedConversion
     report: Report
@@ -197,8 +197,7 @@ async def planned_conversion(
     `explained`: with the steps of each element.
     """
     cost = characters + CHARACTERS_PER_FACTOR * len(call.multipliers or ())
-
-    return await kept_plan(
+    return await cached_plan(
         (call, explained) if call.is_kept else None,
         running,
         partial(plan_call, call, running.settings, explained=explained),
@@ -233,9 +232,9 @@ def plan_call(
         numbers["multipliers"] = np.array([each.multiplier for each in call.multipliers], object)
         numbers["shifts"] = np.array([each.shift for each in call.multipliers], object)
     places = {"input": call.input_place, "output": "/output_type"}
-    asked = OperationCall(types, options, numbers, limits=limits_of(settings))
+    operation_call = OperationCall(types, options, numbers, limits=limits_of(settings))
     try:
-        work = plan_operation(described, asked, places, settings)
+        work = plan_operation(described, operation_call, places, settings)
     except RequantError as error:
         call.point(error)
         raise

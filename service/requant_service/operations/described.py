@@ -71,7 +71,7 @@ def plan_operation(
     return work
 
 
-async def kept_plan(
+async def cached_plan(
     key: Hashable,
     running: Runtime,
     plan: Callable[[], Made],

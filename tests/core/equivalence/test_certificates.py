@@ -28,7 +28,8 @@ from tests.oracles import schemes as oracle
 from tests.support.cases import EXHAUSTIVE
 
 PAGE = ROOT / "docs" / "certificates.md"
-(CHECKER,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+EXAMPLE, CHECKER = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+(PRINTED,) = re.findall(r"```\n\n```\n(.*?)```", PAGE.read_text(), re.DOTALL)
 BYTES = (-128, 127)
 
 
@@ -46,6 +47,15 @@ def checker() -> Callable[[Any], bool]:
             return False
 
     return holds
+
+
+def test_the_example_prints_what_stands_under_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(EXAMPLE, {})
+    assert capsys.readouterr().out == PRINTED
+    assert checker()(json.loads(Path("certificate.json").read_text()))
 
 
 def document(first: Rule, second: Rule) -> dict[str, Any]:

@@ -51,9 +51,9 @@ from requant_service.json_api.schemas.tensors import Tensor
 from requant_service.json_api.tensors import output_pieces, read_elements
 from requant_service.operations.conversion_call import plan_bytes
 from requant_service.operations.described import (
+    cached_plan,
     check_factors,
     common_type,
-    kept_plan,
     limits_of,
     plan_operation,
     weight,
@@ -434,7 +434,7 @@ async def answer_operation(request: Request, operation: Operation, route: _Route
         return await executor.run_text(operation.readings * len(body), exchange.planned_answer)
     if operation.work is Work.MODULES:
         return await executor.run_module(exchange.planned_answer)
-    plan = await kept_plan(exchange.key, running, exchange.measured_plan, exchange.characters, exchange.held_bytes)
+    plan = await cached_plan(exchange.key, running, exchange.measured_plan, exchange.characters, exchange.held_bytes)
     work = plan.work
     await reserve_memory(request.scope, exchange.byte_count(plan))
     answer = partial(exchange.answer, work, plan.element)

@@ -28,7 +28,7 @@ _NAMES: Mapping[type, frozenset[str]] = {
 def arithmetic_key(plan: Any) -> Hashable:
     """Return what is equal for plans of the same arithmetic. Plans with other keys may compute the same, too."""
     if isinstance(plan, np.ndarray):
-        return plan.dtype.str, plan.shape, blake2b(np.ascontiguousarray(plan)).digest()
+        return plan.dtype.str, plan.shape, blake2b(np.ascontiguousarray(plan).tobytes()).digest()
     if isinstance(plan, DeferredPlan):
         return arithmetic_key(plan())
     if isinstance(plan, tuple | list):

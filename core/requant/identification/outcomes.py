@@ -84,12 +84,14 @@ def _equal_numbers(given: Array, computed: Array) -> Array:
     with the digits that f32 needs.
     """
     if computed.dtype.kind != "f":
-        return given == computed
+        same: Array = given == computed
+        return same
     real = given.astype(np.float64)
     with np.errstate(over="ignore"):
         short = computed.astype(np.float32).astype(np.float64) == computed
-        same = real.astype(np.float32) == computed.astype(np.float32)
-    return (real == computed) | (short & same)
+        same = short & (real.astype(np.float32) == computed.astype(np.float32))
+        same |= real == computed
+    return same
 
 
 def stored_float(element: ElementType) -> FloatElement | None:
@@ -114,7 +116,7 @@ def _differs(given: Array, value: TensorValue) -> Array:
     """Return where two tensors have other bits. All NaNs are equal: systems differ in their payload."""
     element = stored_float(value.type.element)
     bits = np.dtype(f"u{given.itemsize}")
-    differs = given.view(bits) != value.data.view(bits)
+    differs: Array = given.view(bits) != value.data.view(bits)
     if element is not None and differs.any():
         differs &= ~(_is_nan(given, element) & _is_nan(value.data, element))
     return differs

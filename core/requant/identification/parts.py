@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -57,22 +57,25 @@ def _shifted(numbers: Array, shift: Array, rounding: Rounding) -> Array:
     half = np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0)
     whole = (np.int64(1) << shift) - 1
     negative = numbers < 0
+    added: Array
     match rounding:
         case Rounding.FLOOR:
-            return numbers >> shift
+            added = np.zeros_like(half)
         case Rounding.CEILING:
-            return (numbers + whole) >> shift
+            added = whole
         case Rounding.TOWARD_ZERO:
-            return (numbers + np.where(negative, whole, 0)) >> shift
+            added = np.where(negative, whole, 0)
         case Rounding.NEAREST_UP:
-            return (numbers + half) >> shift
+            added = half
         case Rounding.NEAREST_DOWN:
-            return (numbers + np.maximum(half - 1, 0)) >> shift
+            added = np.maximum(half - 1, 0)
         case Rounding.NEAREST_AWAY:
-            return (numbers + np.maximum(half - negative, 0)) >> shift
+            added = np.maximum(half - negative, 0)
         case _:
             odd = (numbers >> shift) & 1
-            return (numbers + np.maximum(half - 1 + odd, 0)) >> shift
+            added = np.maximum(half - 1 + odd, 0)
+    shifted: Array = (numbers + added) >> shift
+    return shifted
 
 
 INTEGER_ROUNDINGS = (
@@ -312,7 +315,8 @@ class Bounding:
         """Return what is stored, as int64."""
         shifted = integers + self.offset
         if self.overflow is Overflow.SATURATE:
-            return np.clip(shifted, self.lowest, self.highest).astype(np.int64)
+            saturated: Array = np.clip(shifted, self.lowest, self.highest).astype(np.int64)
+            return saturated
         size = self.highest - self.lowest + 1
         with np.errstate(all="ignore"):
             wrapped: Array = (np.where(np.isfinite(shifted), shifted, 0).astype(np.int64) - self.lowest) % size
@@ -341,6 +345,3 @@ def boundings(lowest: int, highest: int, observed: Array) -> list[Bounding]:
 def rule_formulas(scaling: Scaling, bounding: Bounding) -> list[str]:
     """Return all steps of a rule."""
     return [*scaling.formulas, *bounding.formulas]
-
-
-AnyArray = Any

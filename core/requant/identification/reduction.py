@@ -108,9 +108,10 @@ def _inputs(call: ArrayCall) -> _Inputs | None:
         return None
     left, right = operands
     of_right = _along_channels(call, right, shape)
-    if of_right is None or len(getattr(left.element, "scales", ())) != 1:
+    of_left = _scales(left.element)
+    if of_right is None or len(of_left) != 1:
         return None
-    scales = np.broadcast_to(np.float64(left.element.scales[0]), value.data.shape)
+    scales = np.broadcast_to(np.float64(of_left[0]), value.data.shape)
     return _Inputs(shape, value.data.astype(np.int64), scales, of_right, np.zeros(value.data.shape, np.int64))
 
 
@@ -151,14 +152,19 @@ def _along_channels(call: ArrayCall, weights: TensorType, shape: tuple[int, ...]
             return None
         scales = np.array(element.scales).reshape([-1 if index == axis else 1 for index in range(len(shape))])
         return np.broadcast_to(scales, shape).reshape(-1)
-    scales = getattr(element, "scales", ())
-    return np.full(int(np.prod(shape)), scales[0]) if len(scales) == 1 else None
+    one = _scales(element)
+    return np.full(int(np.prod(shape)), one[0]) if len(one) == 1 else None
+
+
+def _scales(element: ElementType) -> tuple[float, ...]:
+    return element.scales if isinstance(element, UniformQuantizedType) else ()
 
 
 def _parameters(element: ElementType, shape: tuple[int, ...]) -> tuple[Array, Array]:
     """Return the scale and the zero point of each element of a tensor."""
     assert isinstance(element, UniformQuantizedType)
-    scales, zeros = np.array(element.scales, np.float64), np.array(element.zero_points, np.int64)
+    scales: Array = np.array(element.scales, np.float64)
+    zeros: Array = np.array(element.zero_points, np.int64)
     size = int(np.prod(shape))
     if isinstance(element, UniformPerAxisType):
         along = [-1 if index == element.axis else 1 for index in range(len(shape))]

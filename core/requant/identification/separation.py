@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from requant.identification.candidates import Candidate, options_for
 from requant.integer.product import ProductPlan
 from requant.mlir.types import TensorType, Type, UniformPerAxisType, UniformSubChannelType
 from requant.plan.plan import Plan
+
+_AnyType = TypeVar("_AnyType", bound=Type)
 
 MAX_INPUTS = 16
 """At most so many inputs are proposed."""
@@ -106,7 +109,8 @@ def _of_channel(call: ArrayCall, channel: int) -> ArrayCall | None:
     return replace(call, types={"input": TensorType(shape, one_channel(source, channel))}, options=options)
 
 
-def one_channel(element: Type, channel: int) -> Type:
+def one_channel(element: _AnyType, channel: int) -> _AnyType:
+    """Return a type with the parameters of one channel, along the first axis; another type as it is."""
     if not isinstance(element, UniformPerAxisType):
         return element
     scales, zero_points = (element.scales[channel],), (element.zero_points[channel],)

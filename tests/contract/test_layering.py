@@ -41,7 +41,7 @@ LIBRARY: tuple[tuple[str, ...], ...] = (
     ("lowering",),
     ("translation",),
     ("operators",),
-    ("equivalence",),
+    ("equality",),
     ("integer",),
     ("comparison",),
     ("calibration",),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import z3
 
-from requant.equivalence.decision import compare
-from requant.equivalence.smt import smt2
+from requant.equality.decision import compare
+from requant.equality.smt import smt2
 from requant.schemes import Multiplier
-from tests.core.equivalence.pairs import requantized
+from tests.core.equality.pairs import requantized
 
 pytestmark = pytest.mark.interop
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from requant.arrays.calls import ArrayCall
 from requant.description import Array
-from requant.equivalence.rules import Rule, rule_of
-from requant.equivalence.staircases import staircase
+from requant.equality.rules import Rule, rule_of
+from requant.equality.staircases import staircase
 from requant.errors import RequantError
 from requant.identification.candidates import Candidate, options_for
 from requant.integer.product import ProductPlan

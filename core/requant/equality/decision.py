@@ -1,8 +1,8 @@
 """Whether two rules give the same for every input, how many inputs differ, and which.
 
-Part by part: where both rules are staircases (`requant.equivalence.staircases`) they are equal if and only if their
+Part by part: where both rules are staircases (`requant.equality.staircases`) they are equal if and only if their
 thresholds and outcomes are, and the inputs that differ are intervals, which are counted without computing them.
-Elsewhere every input is computed (`requant.equivalence.sweep`). `compare_schemes` asks it of two schemes for many
+Elsewhere every input is computed (`requant.equality.sweep`). `compare_schemes` asks it of two schemes for many
 multipliers.
 """
 
@@ -16,10 +16,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.equivalence.rules import Codes, Part, Rule, requantization
-from requant.equivalence.staircases import Staircase, staircase
-from requant.equivalence.steps import Steps, TooManySegmentsError, segments
-from requant.equivalence.sweep import SAMPLES, Tally, sweep, thinned
+from requant.equality.rules import Codes, Part, Rule, requantization
+from requant.equality.staircases import Staircase, staircase
+from requant.equality.steps import Steps, TooManySegmentsError, segments
+from requant.equality.sweep import SAMPLES, Tally, sweep, thinned
 from requant.errors import ParameterError, UnsupportedError
 from requant.errors.cancellation import checked
 from requant.mlir.types import Type
@@ -297,7 +297,7 @@ def compare_schemes(
 ) -> Iterator[MultiplierDecision]:
     """Compare two schemes for each multiplier, which is given in the convention of the first.
 
-    The types are element types as in `requant.equivalence.rules.requantization`; their scales do not count. Raise
+    The types are element types as in `requant.equality.rules.requantization`; their scales do not count. Raise
     UnknownNameError for names of no scheme, and what `compare` raises.
     """
     one, other = scheme_named(first), scheme_named(second)

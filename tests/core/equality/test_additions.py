@@ -7,7 +7,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from requant.equivalence.addition import AdditionMethod, addition, compare_additions
+from requant.equality.addition import AdditionMethod, addition, compare_additions
 from requant.errors import UnsupportedError
 from requant.integer.add import AddPlan
 from requant.mlir import parse_type

@@ -15,9 +15,9 @@ import numpy as np
 
 from requant.convert.cast import CastPlan
 from requant.convert.dequantize import GeneralPlan, NativePlan, SmallFloatPlan
-from requant.equivalence.quantize_steps import FloatFormulas
-from requant.equivalence.steps import Encoding, Steps, add, exactly, to_float
-from requant.equivalence.steps import scale as times
+from requant.equality.quantize_steps import FloatFormulas
+from requant.equality.steps import Encoding, Steps, add, exactly, to_float
+from requant.equality.steps import scale as times
 from requant.formats.elements import FLOATS, FloatElement
 from requant.formats.rules import Difference
 from requant.kernels.scalar.rounding import Precision

@@ -8,13 +8,13 @@ from itertools import combinations
 import pytest
 
 from requant.convert.requantize import ThroughRealPlan
-from requant.equivalence.decision import Equivalence, Method, compare
-from requant.equivalence.rules import Part, Rule, dequantization, quantization, requantization
-from requant.equivalence.steps import outcome
+from requant.equality.decision import Equivalence, Method, compare
+from requant.equality.rules import Part, Rule, dequantization, quantization, requantization
+from requant.equality.steps import outcome
 from requant.errors import UnsupportedError
 from requant.formats.rounding import Rounding
 from requant.mlir import parse_type
-from tests.core.equivalence.pairs import quantized, rules_of
+from tests.core.equality.pairs import quantized, rules_of
 from tests.oracles import profiles as oracle
 from tests.oracles.casts import cast
 from tests.support.cases import EXHAUSTIVE, sample

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from requant.equivalence.certificates import certificate, digest, fault
-from requant.equivalence.decision import compare
-from requant.equivalence.rules import Rule, dequantization, requantization
+from requant.equality.certificates import certificate, digest, fault
+from requant.equality.decision import compare
+from requant.equality.rules import Rule, dequantization, requantization
 from requant.errors import UnsupportedError
 from requant.mlir import parse_type
 from requant.schemes import Multiplier
 from tests.conftest import ROOT
-from tests.core.equivalence.pairs import quantized, requantized
+from tests.core.equality.pairs import quantized, requantized
 from tests.oracles import schemes as oracle
 from tests.support.cases import EXHAUSTIVE
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.equivalence.rules import Array, Part, Rule
+from requant.equality.rules import Array, Part, Rule
 from requant.errors import UnsupportedError
 from requant.errors.cancellation import check_cancelled
 

@@ -17,14 +17,14 @@ from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import NanPolicy, plan_quantize
 from requant.convert.requantize import ThroughRealPlan, plan_requantize
 from requant.convert.scaling import ScalingPlan
-from requant.equivalence.formulas import (
+from requant.equality.formulas import (
     FloatFormulas,
     dequantize_steps,
     quantize_formulas,
     scheme_steps,
     widening_formulas,
 )
-from requant.equivalence.steps import Steps
+from requant.equality.steps import Steps
 from requant.errors import UnsupportedError, error_side, excerpt
 from requant.formats.elements import FloatElement, Specials
 from requant.formats.rounding import Rounding

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from requant.equivalence.decision import Equivalence, compare
-from requant.equivalence.rules import requantization
+from requant.equality.decision import Equivalence, compare
+from requant.equality.rules import requantization
 from requant.errors import ParameterError
 from requant.errors.cancellation import checked
 from requant.mlir.types import Type
@@ -42,7 +42,7 @@ def compare_schemes(
 ) -> Iterator[MultiplierDecision]:
     """Compare two schemes for each multiplier, which is given in the convention of the first.
 
-    The types are element types as in `requant.equivalence.rules.requantization`; their scales do not count. Raise
+    The types are element types as in `requant.equality.rules.requantization`; their scales do not count. Raise
     UnknownNameError for names of no scheme, and what `compare` raises.
     """
     one, other = scheme_named(first), scheme_named(second)

@@ -16,9 +16,9 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.equivalence.decision import compare
-from requant.equivalence.rules import Array, scaling_rule, single
-from requant.equivalence.sweep import SAMPLES, Tally, compared, convert_all, thinned
+from requant.equality.decision import compare
+from requant.equality.rules import Array, scaling_rule, single
+from requant.equality.sweep import SAMPLES, Tally, compared, convert_all, thinned
 from requant.errors import UnsupportedError
 from requant.errors.cancellation import check_cancelled, checked
 from requant.integer.add import AddPlan, FixedPointAddition, plan_add
@@ -50,7 +50,7 @@ class PairDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionEquivalence:
-    """What two additions have in common, in pairs of operands; as `requant.equivalence.decision.Equivalence`."""
+    """What two additions have in common, in pairs of operands; as `requant.equality.decision.Equivalence`."""
 
     method: AdditionMethod
     inputs: int

@@ -1,7 +1,7 @@
 """The exact formula of a requantization by a scheme, and for which rules it is monotone.
 
 v = q - z_in falls or rises with q, and each rule of `requant.kernels.convert.requantize.rules` is a chain of monotone
-steps (`requant.equivalence.steps`):
+steps (`requant.equality.steps`):
 
 - NEAREST_UP: floor((v*m + 2^(s-1)) / 2^s) is one product and one rounding; NEAREST_AWAY the same with ties away from
   zero, which is a rounding that never falls.
@@ -25,7 +25,7 @@ from fractions import Fraction
 import numpy as np
 
 from requant.convert.scaling import ScalingPlan, Sides, sum_rule
-from requant.equivalence.steps import Steps, add, multiply, scale, to_float, within
+from requant.equality.steps import Steps, add, multiply, scale, to_float, within
 from requant.formats.elements import FLOATS
 from requant.kernels.convert.requantize import real_factor
 from requant.kernels.convert.requantize.general import REQUANTIZE_FLOAT_ANY

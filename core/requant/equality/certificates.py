@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from requant.convert.explain.explanation import ContradictionError
-from requant.equivalence.decision import Common, Equivalence
-from requant.equivalence.rules import Rule
-from requant.equivalence.steps import WAYS, Steps, outcome
+from requant.equality.decision import Common, Equivalence
+from requant.equality.rules import Rule
+from requant.equality.steps import WAYS, Steps, outcome
 from requant.errors import UnsupportedError
 from requant.errors.cancellation import checked
 

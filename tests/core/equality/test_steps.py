@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from requant.equivalence.steps import (
+from requant.equality.steps import (
     MAX_SEGMENTS,
     WAYS,
     Encoding,

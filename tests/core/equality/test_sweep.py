@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from requant.equivalence.decision import Method, compare
-from requant.equivalence.rules import Rule, requantization
-from requant.equivalence.sweep import SAMPLES, Tally, thinned
+from requant.equality.decision import Method, compare
+from requant.equality.rules import Rule, requantization
+from requant.equality.sweep import SAMPLES, Tally, thinned
 from requant.errors.cancellation import cancellation_check
 from requant.mlir import parse_type
 from requant.schemes import Multiplier
-from tests.core.equivalence.pairs import quantized, requantized
+from tests.core.equality.pairs import quantized, requantized
 
 M = Multiplier(1234567891, -7)
 

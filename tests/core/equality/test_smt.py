@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from requant.equivalence.decision import compare
-from requant.equivalence.rules import Rule
-from requant.equivalence.smt import smt2
+from requant.equality.decision import compare
+from requant.equality.rules import Rule
+from requant.equality.smt import smt2
 from requant.errors import UnsupportedError
 from requant.schemes import SCHEMES, FixedPoint, Multiplier
-from tests.core.equivalence.pairs import multipliers_of, quantized, requantized
+from tests.core.equality.pairs import multipliers_of, quantized, requantized
 
 Term = Any
 FIXED = [name for name, scheme in SCHEMES.items() if isinstance(scheme.stage, FixedPoint)]

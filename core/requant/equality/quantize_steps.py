@@ -28,7 +28,7 @@ import numpy as np
 from requant.convert.cast import CastPlan
 from requant.convert.float_encoding import Encoder
 from requant.convert.quantize_plans import FlushingPlan, GeneralPlan, NativePlan, SmallFloatPlan
-from requant.equivalence.steps import WAY_OF, Encoding, Steps, add, scale, to_float, within
+from requant.equality.steps import WAY_OF, Encoding, Steps, add, scale, to_float, within
 from requant.formats.elements import FLOATS, FloatElement
 from requant.formats.rounding import Rounding
 from requant.formats.rules import Overflow, Quotient

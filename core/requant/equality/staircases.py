@@ -1,6 +1,6 @@
 """Staircases: the intervals on which a rule gives one outcome, found by bisection with the rule's own kernels.
 
-Of each monotone segment (`requant.equivalence.steps`) the outcomes at both ends are computed, and then, for every
+Of each monotone segment (`requant.equality.steps`) the outcomes at both ends are computed, and then, for every
 outcome between them, the first input that reaches it: all thresholds side by side, one call of the kernel for each
 halving. Where a segment has fewer inputs than outcomes in between, all of them are computed.
 """
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.convert.explain.explanation import ContradictionError
-from requant.equivalence.rules import Codes, Part, Rule
-from requant.equivalence.steps import Segment, TooManySegmentsError, segments
+from requant.equality.rules import Codes, Part, Rule
+from requant.equality.steps import Segment, TooManySegmentsError, segments
 from requant.errors.cancellation import check_cancelled
 
 MAX_THRESHOLDS = 1 << 17

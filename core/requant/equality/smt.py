@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from requant.equivalence.rules import Rule
-from requant.equivalence.steps import Step, Steps
+from requant.equality.rules import Rule
+from requant.equality.steps import Step, Steps
 from requant.errors import UnsupportedError
 
 

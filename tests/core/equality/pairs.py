@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from requant.equivalence.rules import Rule, dequantization, quantization, requantization
+from requant.equality.rules import Rule, dequantization, quantization, requantization
 from requant.errors import ParameterError, RequantError
 from requant.mlir import parse_type
 from requant.profiles import PROFILES

@@ -1,4 +1,4 @@
-"""The exact formulas of rules, as steps (`requant.equivalence.steps`): which of them are monotone, and why.
+"""The exact formulas of rules, as steps (`requant.equality.steps`): which of them are monotone, and why.
 
 They are read from what a plan tells its kernel, so that there is one place that turns a profile's rule into numbers.
 Where nothing is proven, there are no steps (None).
@@ -55,7 +55,7 @@ from requant.convert import dequantize, quantize_plans
 from requant.convert.cast import CastPlan
 from requant.convert.float_encoding import Encoder
 from requant.convert.scaling import ScalingPlan, Sides, sum_rule
-from requant.equivalence.steps import WAY_OF, Encoding, Steps, add, exactly, multiply, scale, to_float, within
+from requant.equality.steps import WAY_OF, Encoding, Steps, add, exactly, multiply, scale, to_float, within
 from requant.formats.elements import FLOATS, FloatElement
 from requant.formats.rounding import Rounding
 from requant.formats.rules import Difference, Overflow, Quotient

@@ -8,13 +8,13 @@ from collections import Counter
 import pytest
 
 from requant.convert.scaling import ScalingPlan
-from requant.equivalence.decision import Equivalence, Method, compare
-from requant.equivalence.rules import Rule, requantization
-from requant.equivalence.steps import outcome
+from requant.equality.decision import Equivalence, Method, compare
+from requant.equality.rules import Rule, requantization
+from requant.equality.steps import outcome
 from requant.errors import UnsupportedError
 from requant.mlir import parse_type
 from requant.schemes import SCHEMES, Multiplier
-from tests.core.equivalence.pairs import multipliers_of, requantized
+from tests.core.equality.pairs import multipliers_of, requantized
 from tests.oracles import schemes as oracle
 from tests.support.cases import EXHAUSTIVE
 

@@ -83,14 +83,13 @@ class ModuleLimits:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a service does not take more of. In process there is no limit but those of types, of nesting, and of
-    what aliases stand for. `compared`: inputs of two rules that are computed one by one.
+    what aliases stand for.
     """
 
     rank: int = MAXIMUM_RANK
     factors: int = _UNLIMITED
     passes: int = _UNLIMITED
     explained: int = _UNLIMITED
-    compared: int = _UNLIMITED
     compute_seconds: float = inf
     module: ModuleLimits = ModuleLimits(
         characters=_UNLIMITED,

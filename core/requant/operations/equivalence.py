@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from enum import StrEnum
+from math import inf
 from typing import Any
 
 from requant.convert.explain.working import float_text
@@ -45,6 +46,8 @@ from requant.schemes import Multiplier
 MAX_SHORT = 1024
 """A certificate of no more intervals is given unasked."""
 MAX_MULTIPLIERS = 4096
+_INPUTS_OF_SECOND = 1 << 22
+"""How many inputs two rules have surely been computed for in a second, one thread."""
 _INPUTS_OF_FUNCTION = 32
 """How many inputs of a conversion are computed while a function computes one."""
 _BYTES = 48 << 20
@@ -133,7 +136,8 @@ class _Compared:
         self.operation: Compared = call.options["operation"]
         self._options = call.options
         self._limits = call.limits
-        self.compared = min(call.limits.compared, MAX_INPUTS)
+        seconds = call.limits.compute_seconds
+        self.compared = MAX_INPUTS if seconds == inf else int(seconds * _INPUTS_OF_SECOND)
 
     @property
     def sides(self) -> tuple[str, ...]:

@@ -34,8 +34,8 @@ _ELEMENTS_OF_A_TAIL = 128
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A call to try next. `call`: the index of the one that it was made from; `channel`: which of its parameters decide.
-    `outcomes`: of each class of candidates what is observed of that one, flat, as it is stored.
+    """A call to try next. `call`: the index of the one that it was made from; `channel`: that of the parameters which
+    decide. `outcomes`: of each class of candidates what is observed of that one, flat, as it is stored.
     """
 
     call: int

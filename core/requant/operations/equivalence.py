@@ -366,7 +366,7 @@ _REPLY = (
     Member(
         name="equal",
         kind=Kind.BOOLEAN,
-        description="Whether both give the same for every input, and are defined for the same inputs.",
+        description="Whether no input differs, and both are defined for the same.",
         verdict=True,
     ),
     _count("inputs", "How many there are."),

@@ -63,6 +63,8 @@ _KINDS = {
 
 
 def _annotation(operation: Operation, name: str) -> str:
+    if operation.calls is not None and name == operation.calls.name:
+        return "Sequence[Mapping[str, Any]]"
     for given in operation.arguments:
         if name == given.name:
             several = isinstance(given, TensorInput) and given.several

@@ -58,12 +58,12 @@ def signature_of(operation: Operation) -> inspect.Signature:
     """Return the signature of an operation's function."""
     kinds = inspect.Parameter
     typed = [each for each in operation.tensors if not each.elements.tell_their_type]
-    first = [each for each in operation.arguments if not each.optional]
+    first = [each for each in operation.inputs_of_function if not each.optional]
     parameters = [kinds(each.name, kinds.POSITIONAL_OR_KEYWORD) for each in first]
     parameters += [kinds(each.name, kinds.POSITIONAL_OR_KEYWORD) for each in options_of(operation) if each.required]
     # Behind what is required, an optional input is given by its name.
     place = kinds.KEYWORD_ONLY if any(each.required for each in options_of(operation)) else kinds.POSITIONAL_OR_KEYWORD
-    parameters += [kinds(each.name, place, default=None) for each in operation.arguments if each.optional]
+    parameters += [kinds(each.name, place, default=None) for each in operation.inputs_of_function if each.optional]
     parameters += [kinds(each.type_option, kinds.KEYWORD_ONLY, default=None) for each in typed]
     for option in options_of(operation):
         if not option.required:
@@ -83,7 +83,7 @@ def documentation_of(operation: Operation) -> str:
     lines = [textwrap.fill(operation.summary, 116), ""]
     for paragraph in operation.request.split("\n\n") if operation.request else []:
         lines += [textwrap.fill(paragraph, 116), ""]
-    lines += [entry(each.name, each.description).rstrip(": ") for each in operation.arguments]
+    lines += [entry(each.name, each.description).rstrip(": ") for each in operation.inputs_of_function]
     if types := [each.type_option for each in operation.tensors if not each.elements.tell_their_type]:
         lines += [entry(", ".join(types), "the types in MLIR syntax. Default: what the arrays are, without scales.")]
     for option in options_of(operation):
@@ -154,7 +154,7 @@ def function_of(operation: Operation) -> Callable[..., Any]:
         # None is what is absent, but no value of an argument that has to be there.
         absent = {name for name, value in bound.arguments.items() if value is None and name not in required}
         given = {name: value for name, value in bound.arguments.items() if name not in absent}
-        arrays = {each.name: given.pop(each.name) for each in operation.arguments if each.name in given}
+        arrays = {each.name: given.pop(each.name) for each in operation.inputs_of_function if each.name in given}
         types = {each.name: given.pop(each.type_option) for each in operation.tensors if each.type_option in given}
         return_report = given.pop("return_report", False)
         result = run_operation(operation, arrays, types, given)

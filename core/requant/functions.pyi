@@ -12,7 +12,7 @@ DESCRIBED: Mapping[str, Operation]
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 SYSTEMS: Mapping[str, Any]
 
-__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "vectors", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "translate_type", "lower", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
+__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "vectors", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "identify", "translate_type", "lower", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
 
 @overload
 def explain_quantize(
@@ -637,6 +637,27 @@ def add(
     trace: bool = ...,
     return_report: Literal[True],
 ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+def identify(
+    calls: Sequence[Mapping[str, Any]],
+    *,
+    suspects: Sequence[str] | None = ...,
+    max_compute_seconds: float | None = ...,
+) -> dict[str, Any]:
+    """Find which rules give observed outputs bit by bit, and which inputs tell those apart.
+
+    Calls of operations with their inputs and observed outputs, such as the layers of a dump.
+
+    calls: Calls, each without the options that are asked for. A type of !quant.any leaves scale and zero point open.
+    suspects: Names of profiles, schemes, methods or formats: only those are tried. Default: all.
+    max_compute_seconds: So many seconds of CPU are spent on trying candidates; `not_tried` lists those that are left.
+    Default: no limit, or what a service has left of its own.
+
+    Return a dictionary: elements, consistent, try_next, excluded, excluded_count, undefined, not_tried, parameters,
+    patterns, synthesized, warnings.
+
+    Source: the systems that the profiles and schemes are named after.
+    """
 
 def translate_type(
     *,

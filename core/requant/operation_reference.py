@@ -13,6 +13,7 @@ from pathlib import Path
 from requant.description import (
     LARGEST_INTEGER,
     Argument,
+    CallsInput,
     Input,
     Kind,
     Member,
@@ -65,6 +66,8 @@ def _inputs(given: Input) -> Iterator[tuple[str, ...]]:
         names = ", ".join(f"`{each.name}`" for each in given.members)
         yield f"`{given.name}`", f"in JSON, records of {names}", "", given.description
         yield from (_argument(each.numbers) for each in given.members)
+    elif isinstance(given, CallsInput):
+        yield f"`{given.name}`", "calls", "" if given.optional else "yes", given.description
     else:
         yield _argument(given)
 

@@ -12,16 +12,22 @@ from numpy.typing import ArrayLike
 from requant.arrays.elements import Array, as_array, as_stored, element_of, flat_bits
 from requant.arrays.types import read_type
 from requant.description import (
+    NO_LIMITS,
     CallsInput,
     Elements,
     Group,
     Kind,
+    Limits,
+    Member,
     NumbersInput,
+    NumbersOutput,
     Operation,
     OperationCall,
     Option,
     PlannedWork,
+    Records,
     Result,
+    TensorOutput,
 )
 from requant.errors import ParameterError, TypeFitError, default_pointer, excerpt
 from requant.errors.names import entry_named, not_among
@@ -50,11 +56,12 @@ class ArrayCall:
     untyped: frozenset[str] = frozenset()
     observed: Mapping[str, Array] = field(default_factory=dict)
     calls: tuple[ArrayCall, ...] = ()
+    limits: Limits = NO_LIMITS
 
     def planned(self, options: Mapping[str, Any] | None = None) -> PlannedWork:
         """Plan the call, with more options that are read. Raise what the plan of the operation raises."""
         chosen = {**self.operation.defaults, **self.options, **(options or {})}
-        call = OperationCall(self.types, chosen, self.numbers, self.counts, self.untyped, calls=self.calls)
+        call = OperationCall(self.types, chosen, self.numbers, self.counts, self.untyped, self.limits, self.calls)
         return self.operation.plan(call)
 
     def result(self, work: PlannedWork) -> Result:
@@ -142,7 +149,7 @@ def _call(given: CallsInput, said: Any, place: str) -> ArrayCall:
     if not given.observed:
         return call
     with default_pointer(f"{place}/observed"):
-        return call.with_observed(_observed(said["observed"]))
+        return call.with_observed(_observed(operation, said["observed"]))
 
 
 def _call_of_arguments(operation: Operation, arguments: Any) -> ArrayCall:
@@ -163,10 +170,24 @@ def _call_of_arguments(operation: Operation, arguments: Any) -> ArrayCall:
     )
 
 
-def _observed(outputs: Any) -> dict[str, Array]:
+def observable(operation: Operation, name: str) -> TensorOutput | NumbersOutput | Member:
+    """Return the output of that name: a tensor, numbers, or a member of records. Raise UnknownNameError."""
+    found: dict[str, TensorOutput | NumbersOutput | Member] = {}
+    for part in operation.reply:
+        match part:
+            case TensorOutput() | NumbersOutput():
+                found[part.name] = part
+            case Records():
+                found |= {each.name: each for each in part.record.members}
+    return entry_named(found, name, f"output of {operation.name}")
+
+
+def _observed(operation: Operation, outputs: Any) -> dict[str, Array]:
     """Return observed outputs as arrays, floats of lists as f64."""
     if not isinstance(outputs, Mapping) or not outputs:
         raise ParameterError("observed outputs are a dictionary of arrays by the names of the outputs")
+    for name in outputs:
+        observable(operation, name)
     return {name: np.asarray(each) for name, each in outputs.items()}
 
 

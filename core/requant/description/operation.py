@@ -85,11 +85,24 @@ class Operation:
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
-        """What it takes where there are no records."""
+        """The tensors and numbers that it takes, where there are no records."""
         found: list[Argument] = []
         for each in self.inputs:
-            found += [member.numbers for member in each.members] if isinstance(each, RecordsInput) else [each]
+            if isinstance(each, RecordsInput):
+                found += [member.numbers for member in each.members]
+            elif not isinstance(each, CallsInput):
+                found.append(each)
         return tuple(found)
+
+    @cached_property
+    def inputs_of_function(self) -> tuple[Argument | CallsInput, ...]:
+        """What it takes in Python: arguments, or calls."""
+        return self.arguments if self.calls is None else (self.calls, *self.arguments)
+
+    @cached_property
+    def number_lists(self) -> tuple[NumbersInput | RecordsInput, ...]:
+        """The numbers and the records of numbers that it takes."""
+        return tuple(each for each in self.inputs if isinstance(each, NumbersInput | RecordsInput))
 
     @cached_property
     def numbers(self) -> tuple[NumbersInput, ...]:
@@ -153,7 +166,7 @@ class Operation:
         if isinstance(given, RecordsInput):
             needed = [called(each.numbers) for each in given.members if not each.optional]
             return f"the {name}", needed, [called(each.numbers) for each in given.members if each.optional]
-        known_as = name if given is None else called(given)
+        known_as = name if given is None or isinstance(given, CallsInput) else called(given)
         return known_as, [known_as], []
 
     def option(self, name: str) -> Option:

@@ -233,6 +233,6 @@ class Trace:
     stages: tuple[TensorOutput, ...]
 
 
-Argument = TensorInput | NumbersInput | CallsInput
-Input = Argument | RecordsInput
+Argument = TensorInput | NumbersInput
+Input = Argument | RecordsInput | CallsInput
 Part = TensorOutput | NumbersOutput | Member | Records | Report

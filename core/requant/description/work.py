@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,7 @@ class Limits:
     factors: int = _UNLIMITED
     passes: int = _UNLIMITED
     explained: int = _UNLIMITED
+    compute_seconds: float = inf
     module: ModuleLimits = ModuleLimits(
         characters=_UNLIMITED,
         operations=_UNLIMITED,

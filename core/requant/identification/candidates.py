@@ -8,8 +8,9 @@ from itertools import combinations, product
 from typing import Any
 
 from requant.arrays.calls import ArrayCall, read_option
-from requant.description import Chooses, Kind, Option
-from requant.errors import UnknownNameError
+from requant.description import Chooses, Kind, Option, PlannedWork
+from requant.errors import RequantError, UnknownNameError
+from requant.errors.cancellation import check_cancelled
 from requant.errors.names import did_you_mean
 
 Candidate = tuple[tuple[str, Any], ...]
@@ -112,6 +113,17 @@ def _among(choices: Sequence[Choice], suspects: Sequence[str]) -> list[Choice]:
         if values := _of(each, suspects):
             kept.append(Choice(each.name, values if not kept else (None, *values)))
     return kept
+
+
+def first_planned(call: ArrayCall) -> PlannedWork | None:
+    """Return the work of the first named rule that does not refuse a call: all do about as much. None if all do."""
+    for candidate in Candidates([call]).named():
+        check_cancelled()
+        try:
+            return call.planned(options_for(candidate, call))
+        except RequantError:
+            continue
+    return None
 
 
 def options_for(candidate: Candidate, call: ArrayCall) -> dict[str, Any]:

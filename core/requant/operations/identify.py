@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from math import inf
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,8 @@ from requant.description import (
     PlannedWork,
     Result,
 )
-from requant.identification.candidates import Candidate
+from requant.errors import ParameterError
+from requant.identification.candidates import Candidate, first_planned
 from requant.identification.divergence import Divergence
 from requant.identification.identification import Consistent, Excluded, Identification, Unexplained, identify
 from requant.identification.outcomes import Mismatch
@@ -36,12 +39,26 @@ MAX_GROUPS = 64
 def _plan(call: OperationCall) -> PlannedWork:
     calls: Sequence[ArrayCall] = call.calls
     size = sum(array.nbytes for each in calls for array in each.arrays.values())
-    suspects = call.options["suspects"]
+    suspects, seconds = call.options["suspects"], call.options["max_compute_seconds"]
+    if seconds is not None and not seconds > 0:
+        raise ParameterError(f"{seconds} is no positive number of seconds", pointer="/max_compute_seconds")
+    budget = min(call.limits.compute_seconds, inf if seconds is None else seconds)
+    works = [work for each in calls if (work := first_planned(each)) is not None]
 
     def run(_: Mapping[str, Array]) -> Result:
-        return Result(report=_members(identify(calls, suspects)))
+        begun = thread_time()
+        return Result(report=_members(identify(calls, suspects, lambda: thread_time() - begun > budget)))
 
-    return PlannedWork(operands={}, run=run, byte_count=2 * size, weight=size, searches=True)
+    return PlannedWork(
+        operands={},
+        run=run,
+        byte_count=2 * size + sum(work.byte_count for work in works),
+        weight=size,
+        sums=max((work.sums for work in works), default=0),
+        products=max((work.products for work in works), default=0),
+        traced=any(work.traced for work in works),
+        searches=True,
+    )
 
 
 def _members(answer: Identification) -> dict[str, Any]:
@@ -58,6 +75,8 @@ def _members(answer: Identification) -> dict[str, Any]:
         "not_tried": _candidates(answer.not_tried),
         "warnings": list(_warnings(answer)),
     }
+    if parameters := _parameters(answer):
+        said["parameters"] = parameters
     if answer.unexplained is not None:
         said |= _unexplained(answer.unexplained)
     return said
@@ -72,14 +91,21 @@ def _candidates(candidates: Iterable[Candidate]) -> list[dict[str, Any]]:
 
 
 def _consistent(found: Consistent) -> dict[str, Any]:
-    said: dict[str, Any] = {"candidates": _candidates(found.candidates), "proven": found.proven}
-    if parameters := [_interval(index, each) for index, listed in found.parameters.items() for each in listed]:
-        said["parameters"] = parameters
-    return said
+    return {"candidates": _candidates(found.candidates), "proven": found.proven}
 
 
-def _interval(call: int, interval: ScaleInterval) -> dict[str, Any]:
+def _parameters(answer: Identification) -> list[dict[str, Any]]:
+    return [
+        _interval(place, call, each)
+        for place, found in enumerate(answer.consistent)
+        for call, listed in found.parameters.items()
+        for each in listed
+    ]
+
+
+def _interval(consistent: int, call: int, interval: ScaleInterval) -> dict[str, Any]:
     return {
+        "consistent": consistent,
         "call": call,
         "zero_point": interval.zero_point,
         "lowest": repr(interval.lowest),
@@ -237,17 +263,6 @@ def _reply(candidate: tuple[Member, ...]) -> tuple[Member, ...]:
             "Those that give all observed bits: a fact about these data, not a likelihood.",
             candidates,
             Member(name="proven", kind=Kind.BOOLEAN, description="Whether they give the same for every input."),
-            _listed(
-                "parameters",
-                "ScaleInterval",
-                "All scales from the lowest to the highest give what was observed.",
-                "Where a type was !quant.any: the scales that fit, numbers of its expressed type.",
-                _CALL,
-                _ZERO_POINT,
-                Member(name="lowest", kind=Kind.TEXT),
-                Member(name="highest", kind=Kind.TEXT),
-                optional=True,
-            ),
         ),
         _listed(
             "try_next",
@@ -290,6 +305,18 @@ def _reply(candidate: tuple[Member, ...]) -> tuple[Member, ...]:
             _REASON,
         ),
         _listed("not_tried", "Candidate", "", "Those that were not reached in time.", *candidate),
+        _listed(
+            "parameters",
+            "ScaleInterval",
+            "All scales from the lowest to the highest give what was observed.",
+            "Where a type was !quant.any: the scales that fit, numbers of its expressed type.",
+            Member(name="consistent", description="The index of the group of `consistent`.", bits=32),
+            _CALL,
+            _ZERO_POINT,
+            Member(name="lowest", kind=Kind.TEXT),
+            Member(name="highest", kind=Kind.TEXT),
+            optional=True,
+        ),
         Member(
             name="patterns",
             kind=Kind.TEXTS,
@@ -338,6 +365,13 @@ def identify_operation(operations: Mapping[str, Operation]) -> Operation:
                 description="Names of profiles, schemes, methods or formats: only those are tried. Default: all.",
                 optional=True,
                 max_length=256,
+            ),
+            Option(
+                name="max_compute_seconds",
+                kind=Kind.NUMBER,
+                description="So many seconds of CPU are spent on trying candidates; `not_tried` lists those that are "
+                "left. Default: no limit, or what a service has left of its own.",
+                optional=True,
             ),
         ),
         reply=_reply(_choices_of(operations)),

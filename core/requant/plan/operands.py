@@ -19,6 +19,7 @@ from requant.mlir.fit import fit_fault
 from requant.mlir.printer import print_type
 from requant.mlir.stablehlo import stablehlo_reason
 from requant.mlir.types import (
+    AnyType,
     ElementType,
     QuantileType,
     StorageType,
@@ -233,6 +234,21 @@ def element_name(element: ElementType) -> str:
     if isinstance(element, UniformQuantizedType):
         return storage_name(element.storage)
     return print_type(element)
+
+
+def kept_dtype(element: ElementType, side: str) -> np.dtype[Any]:
+    """Return the dtype in which elements of a type are kept, whatever is done with them: of a quantized one its
+    storage. Raise UnsupportedError for a type without tensors.
+    """
+    storage = element.storage if isinstance(element, UniformQuantizedType | AnyType) else None
+    stored = element if storage is None else storage.element
+    if isinstance(stored, QuantileType):
+        return integer_dtype(stored.storage.width, signed=_signed_codes(stored, side))
+    if isinstance(stored, IntegerElement) and stored.width <= 64:
+        return integer_dtype(stored.width, signed=stored.signed if storage is None else storage.signed)
+    if isinstance(stored, FloatElement) and stored.dtype is not None:
+        return stored.dtype
+    raise UnsupportedError(f"there are no tensors of {excerpt(print_type(element))}")
 
 
 def _zero_points(zero_points: tuple[int, ...], storage: StorageType, rule: OperationRule, side: str) -> tuple[int, ...]:

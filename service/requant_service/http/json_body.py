@@ -176,12 +176,19 @@ _LONGEST_DETAIL = 400
 _IN_THE_TYPE = ("scale", "scales", "zero_point", "zero_points")
 _QUOTED = re.compile("'([^']*)'")
 # Pydantic's messages about Python types, in terms of JSON.
-_IN_JSON = {"model_type": "input should be an object", "list_type": "input should be an array"}
+_IN_JSON = {
+    "model_type": "input should be an object",
+    "dict_type": "input should be an object",
+    "list_type": "input should be an array",
+}
 
 
-def invalid_request(error: ValidationError, model: type[BaseModel], max_values: int) -> RequantError:
+def invalid_request(
+    error: ValidationError, model: type[BaseModel], max_values: int, within: Sequence[str] = ()
+) -> RequantError:
     """Return what pydantic found wrong with the fields of `model` as our own error, without the input.
 
+    `within`: where in the request it stands that was read as the model.
     `max_values` is the limit that a list of values has passed before it was found too long here.
     """
     faults_of_fields = error.errors(include_url=False)
@@ -191,20 +198,20 @@ def invalid_request(error: ValidationError, model: type[BaseModel], max_values: 
             place, limit = place[: place.index("values") + 1], max_values
         else:
             limit = faults_of_fields[0]["ctx"]["max_length"]
-        return LimitError(f"a list has more than {limit} entries", limit=limit, pointer=pointer(*place))
+        return LimitError(f"a list has more than {limit} entries", limit=limit, pointer=pointer(*within, *place))
     listed: set[str] = set()
-    faults = [_fault(item, model, listed) for item in faults_of_fields[:_MAX_FAULTS]]
+    faults = [_fault(item, model, listed, within) for item in faults_of_fields[:_MAX_FAULTS]]
     named = "; ".join(f"{fault.pointer or 'the body'}: {fault.detail}" for fault in faults[:_MAX_NAMED])
     more = f" (and {len(faults_of_fields) - _MAX_NAMED} more)" if len(faults_of_fields) > _MAX_NAMED else ""
     return InvalidRequestError(named + more, tuple(faults))
 
 
-def _fault(item: Any, model: type[BaseModel], listed: set[str]) -> FieldFault:
+def _fault(item: Any, model: type[BaseModel], listed: set[str], within: Sequence[str]) -> FieldFault:
     """Return one fault. `listed`: the objects whose fields a fault has listed already, which gets this one's."""
     location, kind, value = item["loc"], item["type"], item["input"]
-    place = pointer(*location)
+    place = pointer(*within, *location)
     if kind == "extra_forbidden" and location:
-        parent = pointer(*location[:-1])
+        parent = pointer(*within, *location[:-1])
         known = fields_at(model, location[:-1])
         suggestion = did_you_mean(str(location[-1]), known)
         choices = "" if parent in listed else f"; available: {', '.join(known)}"

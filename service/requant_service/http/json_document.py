@@ -203,6 +203,14 @@ class JsonDocument:
         """Return the `values` of the tensor in a field, `input` or `inputs/3`, as they were written."""
         return cast(list[Any], self._at(f"{field}/values"))
 
+    def list(self, field: str) -> list[Any]:
+        """Return a list that is in a field, as it was written."""
+        return cast(list[Any], self._at(field))
+
+    def part(self, place: str) -> JsonDocument:
+        """Return what is in a place, as a document of its own."""
+        return _Part(self, place)
+
     def _at(self, field: str) -> Any:
         """Return what is in a field, with the texts of numbers.
 
@@ -212,6 +220,18 @@ class JsonDocument:
         for key in field.split("/"):
             value = value[int(key)] if isinstance(value, list) else value[key]
         return value
+
+
+class _Part(JsonDocument):
+    """What is in a place of a document."""
+
+    def __init__(self, whole: JsonDocument, place: str) -> None:
+        self.body, self.text = whole.body, whole.text
+        self._long = whole._long
+        self._whole, self._place = whole, place
+
+    def _at(self, field: str) -> Any:
+        return self._whole._at(f"{self._place}/{field}")
 
 
 def _without_long_texts(body: Text, long: dict[str, memoryview]) -> Text:

@@ -21,13 +21,17 @@ _LOOKED_AT = 1024
 _NOT_BASE64 = "the data are not standard base64 with padding (RFC 4648 section 4)"
 
 
-def decode(text: str | memoryview, dtype: np.dtype[Any], elements: int) -> NDArray[Any]:
-    """Return the `elements` values of `dtype` that `text` holds. Memory is taken for the text, not for a promise."""
-    expected = elements * dtype.itemsize
+def decode(text: str | memoryview, dtype: np.dtype[Any], elements: int | None) -> NDArray[Any]:
+    """Return the `elements` values of `dtype` that `text` holds, or as many as it has. Memory is taken for the text,
+    not for a promise.
+    """
     try:
         data = pybase64.b64decode_as_bytearray(text, validate=True)
     except ValueError as error:
         raise Base64Error(_NOT_BASE64 + _reason(text)) from error
+    if elements is None:
+        elements = len(data) // dtype.itemsize
+    expected = elements * dtype.itemsize
     if len(data) != expected:
         _refuse(len(data), expected, elements, dtype)
     end = text[-3:] if isinstance(text, str) else str(text[-3:], "ascii")

@@ -25,6 +25,11 @@ MAX_EXPLAINED = 256
 """The most elements of a tensor that is explained."""
 
 
+# Of the seconds that a request may take, what a search has before it answers with what it found. The rest is for
+# reading the request, and for what has begun.
+_SEARCHED = 0.75
+
+
 def limits_of(settings: Settings) -> Limits:
     """Return the limits of the service that operations have to know."""
     module = ModuleLimits(
@@ -39,6 +44,7 @@ def limits_of(settings: Settings) -> Limits:
         factors=settings.max_factors,
         passes=settings.max_passes,
         explained=MAX_EXPLAINED,
+        compute_seconds=_SEARCHED * settings.max_compute_seconds,
         module=module,
     )
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Hashable
-from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from math import prod
 from operator import itemgetter
 from typing import Any
 
-import numpy as np
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,23 +17,17 @@ from requant.description import (
     Array,
     Kind,
     Member,
-    NumbersInput,
     NumbersOutput,
     Operation,
-    OperationCall,
-    Option,
     PlannedWork,
     Records,
-    RecordsInput,
     Report,
     Result,
-    TensorInput,
     TensorOutput,
     TensorValue,
     Work,
 )
-from requant.errors import RequantError, default_pointer
-from requant.mlir.types import TensorType
+from requant.errors import RequantError
 from requant.operations import OPERATIONS
 from requant.operations.conversions import CONVERSIONS
 from requant.operations.explain import EXPLANATIONS
@@ -46,20 +39,16 @@ from requant_service.http.models import RequestModel
 from requant_service.http.openapi_operation import json_operation
 from requant_service.http.query import no_query
 from requant_service.http.responses import Buffer, BuffersResponse, json_text, numbers_text, plain_text, records_text
+from requant_service.json_api.calls import read_calls
 from requant_service.json_api.schemas.described import operation_id, reply_model, request_model
-from requant_service.json_api.schemas.tensors import Tensor
+from requant_service.json_api.sent_call import SentCall
 from requant_service.json_api.tensors import output_pieces, read_elements
 from requant_service.operations.conversion_call import plan_bytes
 from requant_service.operations.described import (
     cached_plan,
-    check_factors,
-    common_type,
-    limits_of,
     plan_operation,
     weight,
 )
-from requant_service.operations.options import read_value
-from requant_service.operations.types import CHARACTERS_PER_SCALE, read_tensor_type
 from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import Runtime, require_ready, runtime
 from requant_service.runtime.settings import Settings
@@ -87,10 +76,9 @@ class _Route:
 
     def __init__(self, operation: Operation) -> None:
         self.model = request_model(operation)
-        self.types = [each.name for each in operation.options if each.kind in _TYPES]
-        self.told_apart = itemgetter(*(each.name for each in operation.options if each.kind in _TOLD_APART))
+        told_apart = [each.name for each in operation.options if each.kind in _TOLD_APART]
+        self.told_apart: Callable[[Any], Hashable] = itemgetter(*told_apart) if told_apart else lambda _: ()
         self.others = [each for each in operation.options if each.kind not in _TOLD_APART]
-        self.numbers = [each for each in operation.inputs if not isinstance(each, TensorInput)]
         whole = all(each.kind is Kind.INTEGER for each in operation.numbers)
         self.max_kept_numbers = _MAX_KEPT_INTEGERS if whole else _MAX_KEPT_FLOATS
         self.reads_as_written = any(each.kind is Kind.NUMBER_OR_TEXT for each in operation.numbers)
@@ -135,63 +123,36 @@ class _Exchange:
         self._body = body
         self._settings = running.settings
         self._metrics = running.metrics
-        self._tensors: dict[str, tuple[str, Tensor]] = {}
-        """Each tensor by the name that the operation has for it, with its path in the request."""
-        self._names: dict[str, list[str]] = {}
-        """The names of the tensors that were sent for each input."""
-        sent = request.model_fields_set
-        for each in operation.tensors:
-            self._names[each.name] = self._take(each, sent)
-        self._listed = [each for each in route.numbers if each.name in sent]
-        """The inputs of numbers that were sent."""
+        self._sent = SentCall(operation, request, body, running.settings)
         self._dense = getattr(request, "packing", None) is Packing.DENSE
         self._in_values = False
-        for _, tensor in self._tensors.values():
+        for _, tensor in self._sent.tensors.values():
             if tensor.in_values:
                 self._in_values = True
             if not route.any_decides:
                 break
 
-    def _take(self, tensor: TensorInput, sent: Collection[str]) -> list[str]:
-        name, several = tensor.name, tensor.several
-        if not several:
-            if name in sent:
-                self._tensors[name] = name, getattr(self._request, name)
-            return [name] if name in sent else []
-        sources = {f"{several}/{index}": each for index, each in enumerate(getattr(self._request, several))}
-        if name in sent:
-            sources = {name: getattr(self._request, name)}
-        given = {f"{name}_{index}": source for index, source in enumerate(sources.items())}
-        self._tensors |= given
-        return list(given)
-
-    @property
-    def _number_count(self) -> int:
-        lists = (getattr(self._request, each.name) for each in self._listed)
-        return sum(len(each) if isinstance(each, list) else 1 for each in lists)
-
     def characters(self) -> int:
-        """How many characters of types the request has, or what takes as long to read."""
-        texts = (getattr(self._request, name) for name in self._route.types)
-        types = sum(len(tensor.type) for _, tensor in self._tensors.values())
-        return sum(len(text or "") for text in texts) + types + CHARACTERS_PER_SCALE * self._number_count
+        """How many characters the request has that take as long to read as those of types."""
+        return len(self._body.text) if self._operation.calls is not None else self._sent.characters()
 
     @property
     def key(self) -> Hashable:
         """What tells apart the plans of requests: all but the elements, or where there are none, the body. None for a
         request that is not worth a look.
         """
-        if self._listed and self._number_count > self._route.max_kept_numbers:
+        sent = self._sent
+        if self._operation.calls is not None or (sent.listed and sent.number_count > self._route.max_kept_numbers):
             return None
         operation, route, options = self._operation, self._route, self._request.__dict__
         if not operation.tensors:
             return (operation.name, bytes(self._body.body)) if len(self._body) <= _MAX_KEPT_BYTES else None
-        types = tuple((name, tensor.type) for name, (_, tensor) in self._tensors.items())
+        types = tuple((name, tensor.type) for name, (_, tensor) in sent.tensors.items())
         others: list[tuple[str, Any]] = []
-        if self._listed and route.reads_as_written:
-            others = [(name, each.tolist()) for name, each in self._numbers.items()]
-        elif self._listed:
-            others = [(each.name, options[each.name]) for each in self._listed]
+        if sent.listed and route.reads_as_written:
+            others = [(name, each.tolist()) for name, each in sent.numbers.items()]
+        elif sent.listed:
+            others = [(each.name, options[each.name]) for each in sent.listed]
         for each in route.others:
             if (value := options[each.name]) is not None:
                 as_text = each.kind is Kind.NUMBER_OR_TEXT
@@ -207,7 +168,7 @@ class _Exchange:
         """
         work = plan.work
         if work.conversion is not None:
-            return plan_bytes(work.conversion.plan, self.characters())
+            return plan_bytes(work.conversion.plan, self._sent.characters())
         if len(self._body) > _MAX_KEPT_BYTES:
             return None
         shapes = (static_shape(each.type) for each in work.operands.values())
@@ -226,87 +187,14 @@ class _Exchange:
 
     def plan(self) -> PlannedWork:
         """Plan the call."""
-        types: dict[str, TensorType] = {}
-        places = {"output": "/output_type"}
-        for name, given in self._names.items():
-            if given:
-                at_types = [f"/{path}/type" for path, _ in map(self._tensors.__getitem__, given)]
-                read = [
-                    read_tensor_type(self._tensors[each][1].type, self._settings, place)
-                    for each, place in zip(given, at_types, strict=True)
-                ]
-                types[name], places[name] = common_type(read, at_types), at_types[0]
-        counts = {name: len(given) for name, given in self._names.items()}
-        numbers = self._numbers
-        call = OperationCall(types, self._options(), numbers, counts, limits=limits_of(self._settings))
+        call, places = self._sent.call()
+        if self._operation.calls is not None:
+            call = replace(call, calls=read_calls(self._operation.calls, self._request, self._body, self._settings))
         try:
             return plan_operation(self._operation, call, places, self._settings)
         except RequantError as error:
-            self._point(error)
+            self._sent.point(error)
             raise
-
-    @cached_property
-    def _numbers(self) -> dict[str, Array]:
-        """The numbers of each input that was sent. Raise LimitError for too many that are read as they are written."""
-        found: dict[str, Array] = {}
-        for each in self._listed:
-            found |= self._records(each) if isinstance(each, RecordsInput) else self._list(each)
-        return found
-
-    def _list(self, given: NumbersInput) -> dict[str, Array]:
-        """Return numbers as f64, or as they are written."""
-        sent = getattr(self._request, given.name)
-        if given.kind is not Kind.NUMBER_OR_TEXT:
-            return {given.name: np.array(sent, np.float64, ndmin=1)}
-        check_factors(len(sent), given.name, self._settings, f"/{given.name}")
-        texts = [self._body.number_text(each, f"{given.name}/{index}") for index, each in enumerate(sent)]
-        return {given.name: np.array(texts, object)}
-
-    def _records(self, given: RecordsInput) -> dict[str, Array]:
-        """Return the numbers of each member of the records."""
-        sent = getattr(self._request, given.name)
-        if any(each.numbers.kind is Kind.NUMBER_OR_TEXT for each in given.members):
-            check_factors(len(sent), given.name, self._settings, f"/{given.name}")
-        found = {}
-        for place, member in enumerate(given.members):
-            numbers = [record[place] for record in sent]
-            if member.numbers.kind is Kind.NUMBER_OR_TEXT:
-                paths = (f"{given.name}/{index}/{member.name}" for index in range(len(sent)))
-                numbers = [
-                    None if each is None else self._body.number_text(each, path)
-                    for each, path in zip(numbers, paths, strict=True)
-                ]
-            found[member.numbers.name] = np.array(numbers, object)
-        return found
-
-    def _options(self) -> dict[str, Any]:
-        """Return the value of each option, read."""
-        sent = [each for each in self._operation.options if each.name in self._request.model_fields_set]
-        read = {each.name: self._option(each, getattr(self._request, each.name)) for each in sent}
-        return {**self._operation.defaults, **read}
-
-    def _option(self, option: Option, value: Any) -> Any:
-        place = f"/{option.name}"
-        if option.kind is Kind.NUMBER_OR_TEXT:
-            value = self._body.number_text(value, option.name)
-        with default_pointer(place):
-            return read_value(option, value, self._settings, place)
-
-    def _point(self, error: RequantError) -> None:
-        """Point at the tensor of the request that an error about one of several is about, or at the member of a
-        record.
-        """
-        steps = (error.pointer or "").split("/")
-        if (name := "_".join(steps[1:3])) in self._tensors and len(steps) > 2:
-            error.pointer = "/".join(["", self._tensors[name][0], *steps[3:]])
-        elif len(steps) == 3 and (member := self._members.get(steps[1])):
-            error.pointer = "/".join(["", member[0], steps[2], member[1]])
-
-    @property
-    def _members(self) -> dict[str, tuple[str, str]]:
-        """The list of records, and the member of one, that the numbers of an input were sent in."""
-        lists = [each for each in self._listed if isinstance(each, RecordsInput)]
-        return {member.numbers.name: (each.name, member.name) for each in lists for member in each.members}
 
     def planned_answer(self) -> Response:
         """Plan the call and reply: of texts, where all of it is one piece of work."""
@@ -316,10 +204,10 @@ class _Exchange:
         """Read the elements, do the work, and reply. `element`: that of the output of a conversion, if it is known."""
         operation, arrays = self._operation, {}
         for each in operation.tensors:
-            for name in self._names[each.name]:
-                (path, tensor), stored = self._tensors[name], work.operands[name]
+            for name in self._sent.names[each.name]:
+                (path, tensor), stored = self._sent.tensors[name], work.operands[name]
                 # Where there is but one tensor, packing that is asked for is about that.
-                dense = self._dense and each.packable and (not tensor.in_values or len(self._tensors) == 1)
+                dense = self._dense and each.packable and (not tensor.in_values or len(self._sent.tensors) == 1)
                 arrays[name] = read_elements(
                     tensor,
                     stored.type,
@@ -336,7 +224,7 @@ class _Exchange:
             if error.pointer is None and error.side is not None:
                 named = {each.side or each.name: f"/{each.name}" for each in operation.tensors}
                 error.pointer = named.get(error.side)
-            self._point(error)
+            self._sent.point(error)
             raise
         if operation.converts is not None:
             self._count(result, operation.converts, element)

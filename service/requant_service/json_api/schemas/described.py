@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ from pydantic import AfterValidator, FailFast, Field, create_model, model_valida
 from pydantic_core import PydanticCustomError
 
 from requant.description import (
+    CallsInput,
     Input,
     Kind,
     Member,
@@ -35,6 +37,7 @@ from requant_service.http.models import (
     ReplyModel,
     RequestModel,
 )
+from requant_service.json_api.schemas.calls import MAX_CALLS, call_model
 from requant_service.json_api.schemas.tensors import OutputTensor, Tensor
 from requant_service.operations.options import group_reply_model, option_field
 
@@ -70,6 +73,10 @@ def _input_fields(given: Input) -> dict[str, Any]:
         kind: Any = records_kind(given)
         return {given.name: (kind, Field(default=ABSENT, max_length=given.max_length, description=description))}
     default: Any = ABSENT if given.optional else ...
+    if isinstance(given, CallsInput):
+        call: Any = call_model(observed=given.observed)
+        calls = Field(default=default, min_length=1, max_length=MAX_CALLS, description=description)
+        return {given.name: (Annotated[list[call], FailFast()], calls)}
     if isinstance(given, NumbersInput):
         examples = list(given.examples) or None
         if given.kind is Kind.NUMBER_OR_TEXT:
@@ -144,6 +151,19 @@ def request_fields(operation: Operation) -> dict[str, Any]:
     for records in last:
         fields |= _input_fields(records)
     return fields
+
+
+def arguments_model(operation: Operation) -> type[RequestModel]:
+    """Return the model of what a request says of a call of which the arithmetic is not known: the options that choose
+    that may be absent.
+    """
+    options = tuple(
+        replace(each, optional=True) if each.chooses is not None and each.required else each
+        for each in operation.options
+    )
+    title = f"{stem(operation)}Arguments"
+    fields = request_fields(replace(operation, options=options))
+    return _made_once(title, operation.request, fields, _validators(operation))
 
 
 def request_model(operation: Operation) -> type[RequestModel]:

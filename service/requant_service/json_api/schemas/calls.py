@@ -1,0 +1,57 @@
+"""Calls of operations within a request."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, create_model
+
+from requant_service.http.models import RequestModel
+from requant_service.json_api.schemas.tensors import Tensor
+
+MAX_CALLS = 256
+"""In one request."""
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of JSON: pydantic keeps an `Any` by reference, and the document is freed after reading. The parser
+    has refused what is nested too deep.
+    """
+    if type(value) is dict:
+        return {name: _copied(each) for name, each in value.items()}
+    return [_copied(each) for each in value] if type(value) is list else value
+
+
+_Members = Annotated[dict[str, Any], BeforeValidator(_copied)]
+
+
+@cache
+def call_model(*, observed: bool) -> type[RequestModel]:
+    """Return the model of a call. Its arguments are read once its operation is known."""
+    fields: dict[str, Any] = {
+        "operation": (str, Field(description="The name of an operation.", examples=["requantize"])),
+        "arguments": (
+            _Members,
+            Field(
+                description="The members of the operation's own request. Those that choose the arithmetic, such as "
+                "`profile` and `scheme`, may be absent."
+            ),
+        ),
+    }
+    if not observed:
+        return create_model("OperationCall", __base__=RequestModel, __doc__="A call of an operation.", **fields)
+    said = (
+        "Outputs by name, at least one. A tensor is a list of its `values`, flat or nested, or an object with `values` "
+        "or `data`, and a `type` if it is not that of the argument `output_type`; numbers, and members of records, are "
+        "lists."
+    )
+    fields["observed"] = (Annotated[_Members, Field(min_length=1)], Field(description=said))
+    about = "A call of an operation, and outputs that something gave for it."
+    return create_model("ObservedCall", __base__=RequestModel, __doc__=about, **fields)
+
+
+class ObservedTensor(Tensor):
+    """A tensor that was observed: `data` or `values`, and its type where nothing else tells it."""
+
+    type: str = ""

@@ -68,7 +68,14 @@ from requant_service.oip.tensors import (
     real_numbers,
     reals_output,
 )
-from requant_service.operations.described import check_factors, common_type, limits_of, plan_operation, weight
+from requant_service.operations.described import (
+    check_factors,
+    common_type,
+    decimal_texts,
+    limits_of,
+    plan_operation,
+    weight,
+)
 from requant_service.operations.options import group_model, group_value
 from requant_service.operations.types import read_tensor_type
 from requant_service.runtime.settings import MAX_ENTRIES
@@ -364,9 +371,12 @@ class _ModelCall:
                         if member.columns:
                             outputs.append(_rows(member, value))
                         elif member.repeated or member.group is not None:
-                            parameters[member.name] = records_text(value).decode()
+                            parameters[member.name] = records_text(decimal_texts(member, value)).decode()
                         elif member.kind is Kind.TEXTS:
                             parameters[member.name] = _text(value)
+                        elif member.kind is Kind.DECIMAL and isinstance(value, int):
+                            # A count that 64 bits may not hold.
+                            parameters[member.name] = str(value)
                         else:
                             parameters[member.name] = value
                 case Records() if result.records is not None:

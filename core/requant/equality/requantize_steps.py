@@ -61,7 +61,7 @@ def product_steps(rule: FixedPointRule, prepared: Prepared) -> Steps:
 
 def _fixed_point(stage: FixedPoint, multiplier: Multiplier, sides: Sides) -> Steps:
     prepared, target = stage.prepare(multiplier), sides.target
-    steps = (*_value(sides, int(sides.zeros_in[0]), prepared.width), *product_steps(stage.rule, prepared))
+    steps = (*_value(sides, prepared.width), *product_steps(stage.rule, prepared))
     if stage.scaled is not None:
         steps += within(*stage.scaled)
     steps += add(int(sides.zeros_out[0]))
@@ -73,9 +73,9 @@ def _fixed_point(stage: FixedPoint, multiplier: Multiplier, sides: Sides) -> Ste
     return (*steps, ("clamp", target.minimum, target.maximum))
 
 
-def _value(sides: Sides, zero: int, width: int) -> Steps:
-    """v = q - zero, which has to be of so many bits and a sign."""
-    source = sides.source
+def _value(sides: Sides, width: int) -> Steps:
+    """v = q - z_in, which has to be of so many bits and a sign."""
+    source, zero = sides.source, int(sides.zeros_in[0])
     bound = 1 << width
     inside = -bound <= source.lowest - zero and source.highest - zero < bound
     return (*add(-zero), *(() if inside else within(-bound, bound - 1)))
@@ -91,7 +91,7 @@ def _offset(plan: ScalingPlan) -> float:
 def _float(stage: Float, plan: ScalingPlan) -> Steps:
     sides = plan.sides
     prepared, target = stage.prepare(plan.multipliers[0]), sides.target
-    zero_in, zero_out = int(sides.zeros_in[0]), int(sides.zeros_out[0])
+    zero_out = int(sides.zeros_out[0])
     in_f32 = stage.rule in (FloatRule.F32_EVEN, FloatRule.F32_OFFSET)
     factor = Fraction(rounded_to_f32(prepared.factor) if in_f32 else prepared.factor)
     element = _F32 if in_f32 else _F64
@@ -100,9 +100,8 @@ def _float(stage: Float, plan: ScalingPlan) -> Steps:
     if stage.rule is FloatRule.F32_OFFSET:
         lowest, highest = (int(np.float32(bound)) for bound in bounds)
         near = max(lowest, target.lowest), min(highest, target.highest)
-        steps = (*_value(sides, 0, prepared.width), *product, *add(Fraction(_offset(plan))), *to_float(element))
-        return (*steps, ("integer", "even"), ("clamp", *near))
-    steps = (*_value(sides, zero_in, prepared.width), *product)
+        return (*product, *add(Fraction(_offset(plan))), *to_float(element), ("integer", "even"), ("clamp", *near))
+    steps = (*_value(sides, prepared.width), *product)
     if stage.rule is FloatRule.F64_EVEN_OFFSET:
         return (*steps, *add(zero_out), *to_float(element), ("integer", "even"), ("clamp", *bounds))
     steps += (("integer", "away" if stage.rule is FloatRule.F64_AWAY else "even"),)

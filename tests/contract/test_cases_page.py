@@ -1,4 +1,4 @@
-"""docs/cases.md: its calls print what stands under them. Those of LiteRT and onnxruntime: tests/interop/test_cookbook.py."""
+"""docs/cases.md: its calls print what stands under them. Other systems' own: tests/interop/test_cookbook.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/cases.md: its calls print what stands under them. Other systems' own: tests/interop/test_cookbook.py."""
+"""docs/cases.md and identify.md: their calls print what stands under them. Other systems: tests/interop/test_cookbook.py."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from tests.support.page_table import page_table
 PAGE = DOCS / "cases.md"
 
 
-def test_every_call_prints_what_stands_under_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", [PAGE, DOCS / "identify.md"], ids=lambda page: page.stem)
+def test_every_call_prints_what_stands_under_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Path) -> None:
     # In this process: to import everything anew for each block takes longer than all of them.
     monkeypatch.syspath_prepend(tmp_path)
-    for block in blocks(PAGE.read_text()):
+    for block in blocks(page.read_text()):
         assert block.file or block.output, block.text
         if block.file:
             (tmp_path / block.file).write_text(block.text)
             monkeypatch.delitem(sys.modules, Path(block.file).stem, raising=False)
         elif not block.needs:
             with redirect_stdout(StringIO()) as printed:
-                exec(compile(block.text, PAGE.name, "exec"), {})
+                exec(compile(block.text, page.name, "exec"), {})
             assert printed.getvalue().strip() == (block.output or "").strip(), block.text
 
 

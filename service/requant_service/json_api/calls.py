@@ -32,8 +32,8 @@ from requant_service.http.json_body import invalid_request
 from requant_service.http.json_document import JsonDocument
 from requant_service.http.models import RequestModel
 from requant_service.json_api import base64_tensor
-from requant_service.json_api.schemas.calls import ObservedTensor
 from requant_service.json_api.schemas.described import arguments_model
+from requant_service.json_api.schemas.tensors import ObservedTensor
 from requant_service.json_api.sent_call import SentCall
 from requant_service.json_api.tensors import read_elements
 from requant_service.operations.described import limits_of

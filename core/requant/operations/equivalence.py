@@ -46,7 +46,7 @@ from requant.schemes import Multiplier
 
 MAX_SHORT = 1024
 """A certificate of no more intervals is given unasked."""
-MAX_MULTIPLIERS = 4096
+MAX_MULTIPLIERS = 1024
 _INPUTS_OF_SECOND = 1 << 22
 """How many inputs two rules have surely been computed for in a second, one thread."""
 _INPUTS_OF_FUNCTION = 32

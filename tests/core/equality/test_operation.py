@@ -22,7 +22,7 @@ TYPES = {"input_type": SOURCE, "output_type": TARGET}
 SHORT = {"input_type": "!quant.uniform<i16:f32, 0.001>", "output_type": TARGET}
 
 
-def compared(operation: str = "requantize", **options: Any) -> dict[str, Any]:
+def compared(operation: Any = "requantize", **options: Any) -> dict[str, Any]:
     found: dict[str, Any] = requant.equivalence(operation, **options)
     return found
 
@@ -84,7 +84,7 @@ def test_counts_of_64_bits_are_exact() -> None:
 def test_many_multipliers() -> None:
     multipliers, shifts = [1099511680, 1 << 30, 1 << 60], [-7, -5, 0]
     types = {"input_type": "i32", "output_type": "i8"}
-    rules = {"first": {"scheme": "litert"}, "second": {"scheme": "tosa"}}
+    rules: dict[str, Any] = {"first": {"scheme": "litert"}, "second": {"scheme": "tosa"}}
     found = compared(**types, **rules, multipliers=multipliers, shifts=shifts)
     assert [each.get("differing") for each in found["multipliers"]][:2] == [0, 255]
     assert "refusal" in found["multipliers"][2]
@@ -133,8 +133,8 @@ def test_errors_point_at_the_rule(options: dict[str, Any], pointer: str) -> None
     assert pointer in (caught.value.pointer, *(each.pointer for each in faults))
 
 
-def module_of(source: str, target: str, shape: str = "2") -> str:
-    before, after = f"tensor<{shape}x{source}>", f"tensor<{shape}x{target}>"
+def module_of(input_type: str, output_type: str, shape: str = "2") -> str:
+    before, after = f"tensor<{shape}x{input_type}>", f"tensor<{shape}x{output_type}>"
     return (
         f"func.func @main(%x: {before}) -> {after} {{\n  %q = stablehlo.uniform_quantize %x : ({before}) -> {after}\n"
         f"  return %q : {after}\n}}\n"
@@ -147,7 +147,7 @@ def module_of(source: str, target: str, shape: str = "2") -> str:
 def test_a_function_is_compared_with_a_rule(passes: list[str], shape: str) -> None:
     if passes and shape == "?":
         return  # the pass takes static shapes
-    module = requant.lower(module_of(*SHORT.values(), shape), passes=passes)["module"]
+    module = requant.lower(module_of(**SHORT, shape=shape), passes=passes)["module"]
     same, other = ("litert", "stablehlo") if passes else ("stablehlo", "litert")
     found = compared(**SHORT, first={"profile": same}, module=module)
     assert (found["equal"], found["inputs"], found["decided"][0]["method"]) == (True, 1 << 16, "sweep")
@@ -214,7 +214,7 @@ def test_progress_is_told_and_work_ends_when_asked() -> None:
     told: list[tuple[int, int]] = []
     token = progress_report.set(lambda done, total: told.append((done, total)))
     try:
-        compared(**SHORT, first={"profile": "stablehlo"}, module=module_of(*SHORT.values()))
+        compared(**SHORT, first={"profile": "stablehlo"}, module=module_of(**SHORT))
     finally:
         progress_report.reset(token)
     assert told[-1] == (1 << 16, 1 << 16)
@@ -225,7 +225,7 @@ def test_progress_is_told_and_work_ends_when_asked() -> None:
     ending = cancellation_check.set(end)
     try:
         with pytest.raises(InterruptedError):
-            compared(**SHORT, first={"profile": "stablehlo"}, module=module_of(*SHORT.values()))
+            compared(**SHORT, first={"profile": "stablehlo"}, module=module_of(**SHORT))
     finally:
         cancellation_check.reset(ending)
 

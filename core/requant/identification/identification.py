@@ -195,6 +195,8 @@ def _unexplained(
         return None
     index = nearest.witness[0]
     candidate = nearest.candidates[0]
+    if is_late():
+        return Unexplained(index, candidate, (), (), None)
     found: tuple[tuple[Pattern, str], ...] = ()
     if (numbers := reduced(calls[index])) is not None:
         call = calls[index]

@@ -114,7 +114,11 @@ def _simplest(numbers: Reduced, is_late: Callable[[], bool]) -> tuple[Scaling | 
         if is_late():
             break
     finalists = sorted(finalists, key=lambda each: each[:2])[:_FINALISTS]
-    exceptions = [_unexplained(scaling, bounding, stored, observed) for _, _, scaling, bounding in finalists]
+    exceptions: list[Array] = []
+    for _, _, scaling, bounding in finalists:
+        exceptions.append(_unexplained(scaling, bounding, stored, observed))
+        if is_late():
+            break
     best = min(range(len(exceptions)), key=lambda each: exceptions[each].size)
     if exceptions[best].size > max(1, int(observed.size * _EXCEPTIONS)):
         return None, None, exceptions[best][:0], tried
@@ -124,4 +128,5 @@ def _simplest(numbers: Reduced, is_late: Callable[[], bool]) -> tuple[Scaling | 
 
 def _unexplained(scaling: Scaling, bounding: Bounding, stored: Stored, observed: Array) -> Array:
     """Return the places of the elements that a rule gives otherwise."""
+    check_cancelled()
     return np.flatnonzero(bounding.compute(scaling.compute(stored)) != observed)

@@ -1,4 +1,4 @@
-"""docs/cases.md and identify.md: their calls print what stands under them. Other systems: tests/interop/test_cookbook.py."""
+"""docs/cases.md and identify.md: their calls print what stands under them. Systems: tests/interop/test_cookbook.py."""
 
 from __future__ import annotations
 

@@ -423,6 +423,7 @@ _RANGES = fixed(*(
     for scheme in ("litert", "torch_observer", "onnxruntime", "onednn")
 ))  # fmt: skip
 
+
 def _observed_call(operation: str, output: Array, **arguments: Any) -> dict[str, Any]:
     return {"operation": operation, "arguments": arguments, "observed": {"output": of(output)}}
 

@@ -189,7 +189,7 @@ def _unexplained(calls: Sequence[ArrayCall], nearest: Group, is_late: Callable[[
         return None
     index = nearest.witness[0]
     call, candidate = calls[index], nearest.candidates[0]
-    numbers = reduced(call)
+    numbers = None if is_late() else reduced(call)
     if numbers is None:
         return Unexplained(index, candidate, (), None)
     computed = call.result(call.planned(options_for(candidate, call))).outputs["output"].data

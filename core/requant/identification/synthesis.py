@@ -104,4 +104,5 @@ def synthesize(
 
 def _unexplained(scaling: Scaling, bounding: Bounding, stored: Stored, observed: Array) -> Array:
     """Return the places of the elements that a rule gives otherwise."""
+    check_cancelled()
     return np.flatnonzero(bounding.compute(scaling.compute(stored)) != observed)

@@ -437,7 +437,7 @@ def _identify(budget: int) -> Iterator[Call]:
 
     def small() -> dict[str, Any]:
         inputs = of(noise((16,), "i4"), _SUMS)
-        return {"calls": [_observed_call("requantize", noise((16,), "i1"), input=inputs, output_type=_I8)] * 256}
+        return {"calls": [_observed_call("requantize", noise((16,), "i1"), input=inputs, output_type=_I8)] * 120}
 
     def products() -> dict[str, Any]:
         side = min(1000, isqrt(budget // 4))
@@ -450,7 +450,7 @@ def _identify(budget: int) -> Iterator[Call]:
                                          output_type="!quant.any<i8:f32>")]}  # fmt: skip
 
     yield Call(f"{million(size)} sums of no rule", sums)
-    yield Call("256 calls", small)
+    yield Call("120 calls", small)
     yield Call("products of no rule", products)
     yield Call("an unknown scale of no rule", scales)
 

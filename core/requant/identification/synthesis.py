@@ -90,11 +90,12 @@ def synthesize(
         if is_late():
             break
     finalists = sorted(finalists, key=lambda each: each[:2])[:_FINALISTS]
-    exceptions = [
-        (unexplained.size, index, unexplained)
-        for index, (_, _, scaling, bounding) in enumerate(finalists)
-        for unexplained in [_unexplained(scaling, bounding, stored, observed)]
-    ]
+    exceptions = []
+    for index, (_, _, scaling, bounding) in enumerate(finalists):
+        unexplained = _unexplained(scaling, bounding, stored, observed)
+        exceptions.append((unexplained.size, index, unexplained))
+        if is_late():
+            break
     count, index, unexplained = min(exceptions, key=lambda each: each[:2])
     if count > max(1, int(observed.size * _EXCEPTIONS)):
         return Synthesis((), (), tried)

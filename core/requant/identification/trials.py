@@ -1,4 +1,4 @@
-"""What to try next of operations that are no rules of single numbers: calls with other data, where rules go apart.
+"""What to try next of operations that are no rules of single numbers: calls with other data, on which rules differ.
 
 Data are drawn where bugs live: ties, powers of two and their neighbours, subnormal numbers, extremes. Of all that were
 tried the fewest are kept; nothing is claimed of data that were not, unless all there are were computed.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -12,9 +14,21 @@ from tests.conftest import Server
 
 pytestmark = pytest.mark.browser
 
+# Of which no rule gives the last element.
+UNEXPLAINED = {
+    "operation": "requantize",
+    "arguments": {
+        "input": "585 7984 -12",
+        "input.type": "!quant.uniform<i32:f32, 0.001>",
+        "output_type": "!quant.uniform<i8:f32, 0.25:-1>",
+    },
+    "observed": {"output": "1 31 -2"},
+}
 ACCESSIBLE = {
     "compare": "/",
     "requantize": "/#requantize",
+    "identify": "/#identify",
+    "identify-unexplained": "/#identify?calls=" + quote(json.dumps([UNEXPLAINED])),
     "multiplier": "/#multiplier?factor=3",
     "type": "/#type",
     "docs": "/docs",

@@ -1,5 +1,5 @@
 /** Candidates in words. */
-import { breakable, element } from "../dom.js";
+import { element } from "../dom.js";
 
 /** A group of candidates that are consistent: A, B, C and so on. */
 export function letter(index) {
@@ -38,6 +38,7 @@ export function candidateLines(candidates) {
   return named(candidates).map(([title, names]) => element("div", { class: "candidates" }, element("span", { class: "hint" }, `${title} `), names.map(listed)));
 }
 
+// Lines break between names, not within one or before a comma.
 function listed(name, index, names) {
-  return [element("code", {}, breakable(name)), index + 1 < names.length && ", "];
+  return [element("span", { class: "candidate" }, element("code", {}, name), index + 1 < names.length && ","), " "];
 }

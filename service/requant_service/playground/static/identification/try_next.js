@@ -11,7 +11,8 @@ let form = FORMS[0];
  * @param {boolean} several whether there are several calls
  * @param {function(Array<{tried: Object, text: string, file: Object}>): void} onAnswers called with what the device gave
  */
-export function tryNext({ try_next: entries }, several, onAnswers) {
+export function tryNext({ try_next: listed }, several, onAnswers) {
+  const entries = listed.filter(({ tensors }) => tensors);
   if (entries.length === 0) return null;
   const given = entries.map((tried) => ({ tried, text: "", file: undefined }));
   const ask = button("Add and identify again", () => onAnswers(given.filter(({ text, file }) => text.trim() || file)), { class: "primary" });

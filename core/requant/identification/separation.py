@@ -37,7 +37,7 @@ _SPREAD = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class DecidingInput:
     """An input that tells candidates apart: of which call and channel, as the plan takes it, and what each class of
     candidates gives, as it is stored.
     """
@@ -58,10 +58,13 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Separation:
-    """Candidates in classes, and as few inputs as tell the classes apart."""
+    """Candidates in classes, and as few inputs as tell the classes apart. `others`: the calls that were not looked at,
+    since they are no rules of single numbers.
+    """
 
     classes: tuple[Class, ...]
-    probes: tuple[Probe, ...]
+    inputs: tuple[DecidingInput, ...]
+    others: tuple[int, ...]
 
 
 def channel_count(call: ArrayCall) -> int:
@@ -122,42 +125,44 @@ def separate(
     calls: Sequence[ArrayCall],
     candidates: Sequence[Candidate],
     is_late: Callable[[], bool] = lambda: False,
-) -> Separation | None:
+) -> Separation:
     """Return what tells candidates apart. They have to be defined for all calls.
 
-    Channels are looked at one after the other until all candidates are apart. None: there is no call of single numbers.
+    Channels are looked at one after the other until all candidates are apart.
     """
     signatures: list[tuple[bytes, ...]] = [()] * len(candidates)
     splits = np.zeros((len(candidates), 0), np.int64)
     certain = np.ones(len(candidates), np.bool_)
-    probes: list[Probe] = []
-    looked_at = False
+    inputs: list[DecidingInput] = []
+    others = []
     for index, call in enumerate(calls):
         for channel in range(channel_count(call)):
+            if len(set(signatures)) == len(candidates):
+                break
+            if is_late():
+                certain[:] = False
+                break
             try:
-                rules = None if is_late() else rules_of(call, candidates, channel)
+                rules = rules_of(call, candidates, channel)
             except RequantError:
                 rules = None
             if rules is None:
-                certain[:] = False
+                others.append(index)
                 break
-            looked_at = True
             for position in range(len(rules[0].parts)):
                 codes, outcomes, stairs = _outcomes(rules, position)
                 certain &= stairs
                 signatures = [
                     (*known, blake2b(row.tobytes()).digest()) for known, row in zip(signatures, outcomes, strict=True)
                 ]
-                differs = _first_of_each_split(outcomes)
+                differs = first_of_each_split(outcomes)
                 splits = np.concatenate([splits, outcomes[:, differs]], axis=1)
                 values = rules[0].array(rules[0].parts[position], codes[differs])
-                probes += [
-                    Probe(index, channel, values[place], outcomes[:, column])
+                inputs += [
+                    DecidingInput(index, channel, values[place], outcomes[:, column])
                     for place, column in enumerate(differs.tolist())
                 ]
-            if len(set(signatures)) == len(candidates):
-                break
-    return _separated(signatures, splits, probes, certain) if looked_at else None
+    return _separated(signatures, splits, inputs, certain, tuple(others))
 
 
 def _outcomes(rules: Sequence[Rule], position: int) -> tuple[Array, Array, Array]:
@@ -187,24 +192,37 @@ def _outcome_bits(rule: Rule) -> int:
 
 
 def _separated(
-    signatures: Sequence[tuple[bytes, ...]], splits: Array, probes: Sequence[Probe], certain: Array
+    signatures: Sequence[tuple[bytes, ...]],
+    splits: Array,
+    inputs: Sequence[DecidingInput],
+    certain: Array,
+    others: tuple[int, ...],
 ) -> Separation:
-    """Choose the fewest probes, one after the other that splits the most, and return them with the classes."""
+    """Choose the fewest inputs and return them with the classes."""
     members: dict[tuple[bytes, ...], list[int]] = {}
     for place, signature in enumerate(signatures):
         members.setdefault(signature, []).append(place)
-    classes = tuple(Class(tuple(each), bool(certain[each].all())) for each in members.values())
+    classes = tuple(Class(tuple(each), len(each) == 1 or bool(certain[each].all())) for each in members.values())
     outcomes = splits[[each[0] for each in members.values()]]
+    chosen = tuple(replace(inputs[each], outcomes=outcomes[:, each]) for each in fewest(outcomes))
+    return Separation(classes, chosen, others)
+
+
+def fewest(outcomes: Array) -> list[int]:
+    """Return the columns, at most 16, that tell all rows apart: one after the other that splits the most."""
     chosen: list[int] = []
-    groups = np.zeros(len(classes), np.int64)
-    while len(np.unique(groups)) < len(classes) and len(chosen) < MAX_INPUTS:
-        place = int(np.argmax(_group_counts(groups, outcomes)))
+    groups = np.zeros(len(outcomes), np.int64)
+    while len(chosen) < MAX_INPUTS and outcomes.size:
+        counts = _group_counts(groups, outcomes)
+        place = int(np.argmax(counts))
+        if counts[place] == len(np.unique(groups)):
+            break
         chosen.append(place)
         groups = np.unique(np.stack([groups, outcomes[:, place]]), axis=1, return_inverse=True)[1].reshape(-1)
-    return Separation(classes, tuple(replace(probes[each], outcomes=outcomes[:, each]) for each in chosen))
+    return chosen
 
 
-def _first_of_each_split(outcomes: Array) -> Array:
+def first_of_each_split(outcomes: Array) -> Array:
     """Return the columns in which outcomes differ; of those that lie equally far from their first outcome, which split
     candidates alike, the first.
     """

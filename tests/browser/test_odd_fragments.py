@@ -45,8 +45,8 @@ CALLS = (
     '{"operation": "requantize"}',
     '[{"operation": "constructor", "arguments": {}}]',
     '[{"operation": "conv2d", "arguments": [1, 2], "observed": "1"}]',
-    '[{"operation": "requantize", "arguments": {"input": "1", "input.type": "i32", "output_type": "i8"}, "observed": {"output": "1"}}]',
-    '[{"operation": "add", "arguments": {"lhs": 3, "lhs.type": "tensor<", "lhs.shape": "99999999999x9"}, "observed": {"__proto__": "1"}}]',
+    '[{"operation": "requantize", "arguments": {"input": "1", "input.type": "i32"}, "observed": {"output": "1"}}]',
+    '[{"operation": "add", "arguments": {"lhs": 3, "lhs.type": "tensor<", "lhs.shape": "9"}, "observed": {"x": "1"}}]',
 )
 ODD = (
     "",

@@ -115,14 +115,33 @@ function base64(bytes) {
   return btoa(text);
 }
 
-/** The call that the inputs of `tried`, an entry of `try_next`, make of the one that they are for, with what was observed. */
-export function nextCall(call, tried, text, file) {
-  const next = { operation: call.operation, arguments: { ...call.arguments }, observed: {}, files: {} };
+/** The outputs of a call that were observed. */
+export function observedOutputs(call) {
+  return OPERATIONS[call.operation].outputs.filter((name) => call.observed[name]?.trim() || call.files[`observed.${name}`]);
+}
+
+// What is tried next has none of these: its windows are as large as its input.
+const OF_WINDOWS = ["strides", "dilations", "padding", "pads"];
+
+/**
+ * The call to try next that was made of a call, with what was observed.
+ * @param {Call} call
+ * @param {Object} tried an entry of `try_next`
+ * @param {Object<string, {text: string, file: Object}>} answers by output
+ * @returns {Call}
+ */
+export function nextCall(call, tried, answers) {
+  const given = { ...call.arguments };
+  for (const name of OF_WINDOWS) delete given[name];
+  if (given.output_type) given.output_type = tensorType(given.output_type).element;
   for (const { name, type, values } of tried.tensors) {
-    Object.assign(next.arguments, { [name]: values.join(" "), [`${name}.type`]: type, [`${name}.shape`]: "" });
+    given[name] = values.join(" ");
+    if (type) Object.assign(given, { [`${name}.type`]: type, [`${name}.shape`]: "" });
   }
-  const [output] = OPERATIONS[call.operation].outputs;
-  if (text === "" && file) next.files[`observed.${output}`] = file;
-  else next.observed[output] = text;
+  const next = { operation: call.operation, arguments: given, observed: {}, files: {} };
+  for (const [output, { text, file }] of Object.entries(answers)) {
+    if (file) next.files[`observed.${output}`] = file;
+    else next.observed[output] = text;
+  }
   return next;
 }

@@ -33,7 +33,7 @@ const state = (call, others) => ({ calls: JSON.stringify([call]), ...others });
 
 export const EXAMPLES = [
   { title: "Three requantized accumulators", state: state(REQUANTIZED) },
-  { title: "A convolution that is off by one", state: state(CONVOLUTION, { suspects: "litert,litert_xnnpack,litert_single_rounding,tosa,onnx" }) },
+  { title: "A convolution that is off by one", state: state(CONVOLUTION, { suspects: "litert,litert_xnnpack,litert_single_rounding,tosa,cmsis_nn,xnnpack_rndnu" }) },
   { title: "Scale and zero point not known", state: state(QUANTIZED, { suspects: "onnx,litert,litert_xnnpack,stablehlo,torch" }) },
   { title: "An element that no rule gives", state: state({ ...REQUANTIZED, observed: { output: "1 31 -2" } }) },
 ];

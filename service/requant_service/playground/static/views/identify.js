@@ -152,7 +152,7 @@ class IdentifyView {
     this.#context.announce(summary);
     fill(this.#summary, summary);
     fill(this.#answer, reply.warnings.map((each) => element("p", { class: "note" }, `${each[0].toUpperCase()}${each.slice(1)}.`)), consistentGroups(reply, several));
-    fill(this.#others, tryNext(reply, several, (given) => this.#addAnswers(given)), unexplained(reply), excludedTable(reply, several), leftOut(reply));
+    fill(this.#others, tryNext(reply, this.#calls, (given) => this.#addAnswers(given)), unexplained(reply), excludedTable(reply, several), leftOut(reply));
   }
 
   /** A round: what the device gave for the inputs that were proposed. */
@@ -161,7 +161,7 @@ class IdentifyView {
       this.#fail(new Error("Enter what the device gave."));
       return;
     }
-    this.#setCalls([...this.#calls, ...given.map(({ tried, text, file }) => nextCall(this.#calls[tried.call], tried, text, file))]);
+    this.#setCalls([...this.#calls, ...given.map(({ tried, answers }) => nextCall(this.#calls[tried.call], tried, answers))]);
     this.ask();
   }
 

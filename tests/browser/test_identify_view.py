@@ -135,6 +135,26 @@ def test_one_round(page: Any, client: httpx.Client) -> None:
         other.get_by_role("heading", name=f"One rule gives all {3 + len(values)} elements").wait_for()
 
 
+def test_a_round_of_a_convolution(page: Any, client: httpx.Client) -> None:
+    """Weights and inputs that are proposed, convolved by a profile as the device would."""
+    page.goto("/#identify")
+    with page.expect_response("**/v1/identify") as answered:
+        page.get_by_role("link", name="A convolution").click()
+    page.get_by_role("heading", name="2 rules give all 27 elements").wait_for()
+    (tried,) = answered.value.json()["try_next"]
+    arguments = answered.value.request.post_data_json["calls"][0]["arguments"]
+    tensors = {each.pop("name"): each for each in tried["tensors"]}
+    assert set(tensors) == {"input", "weights", "bias"}
+    reply = client.post("/v1/conv2d", json={**arguments, **tensors, "profile": "litert_xnnpack"})
+    device = reply.json()["output"]["values"]
+    assert device in tried["outcomes"]
+    page.get_by_label("What the device gave", exact=True).fill(json.dumps(device))
+    page.get_by_role("button", name="Add and identify again").click()
+    page.get_by_role("heading", name=f"One rule gives all {27 + len(device)} elements").wait_for()
+    rule = page.get_by_role("list", name="Rules that give all elements").get_by_role("listitem")
+    assert "litert_xnnpack" in rule.locator("code").all_inner_texts()
+
+
 def test_downloads(page: Any) -> None:
     page.goto("/#identify")
     tried = page.get_by_role("region", name="What to try next")
@@ -158,7 +178,7 @@ def test_downloads(page: Any) -> None:
 def test_examples(page: Any) -> None:
     page.goto("/#identify")
     examples = page.get_by_role("list", name="Examples").get_by_role("link")
-    headings = ("rules give all 3 elements", "One rule gives all 27 elements", "rules fit", "No rule gives all 3")
+    headings = ("rules give all 3 elements", "2 rules give all 27 elements", "rules fit", "No rule gives all 3")
     assert examples.count() == len(headings)
     for index, heading in enumerate(headings):
         examples.nth(index).click()

@@ -96,11 +96,11 @@ def test_dropped_files(page: Any, client: httpx.Client, count: int) -> None:
     observed = []
     for start in range(0, count, 4000):
         observed += _requantized(client, values.ravel()[start : start + 4000].tolist(), "litert_xnnpack")
-    output = np.array(observed, np.int8).reshape(values.shape)
+    output = np.array(observed, np.int32).reshape(values.shape)
     page.get_by_label("Output from an .npy file").set_input_files(_npy("y.npy", output))
     if count > 4096:
         page.get_by_text("x.npy: i4, 625×8").wait_for()
-        page.get_by_text("y.npy: i1, 625×8").wait_for()
+        page.get_by_text("y.npy: i4, 625×8").wait_for()
     request, reply = _asked(page)
     sent = request["calls"][0]["arguments"]["input"]
     assert sent["type"] == f"tensor<{count // 8}x8x{INPUT}>"

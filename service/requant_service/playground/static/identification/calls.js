@@ -99,8 +99,13 @@ function tensorOf(name, call) {
 function observedOf(name, call) {
   const text = (call.observed[name] ?? "").trim();
   const file = call.files[`observed.${name}`];
-  if (file) return dataOf(file);
+  if (file) return { ...(name === "output" && { type: tensorText(file.shape, elementOf(file)) }), ...dataOf(file) };
   return text === "" ? undefined : readJsonNumbers(text, MAX_TYPED);
+}
+
+/** What a file holds need not be what the output is stored as: dumps have 8-bit numbers as int32, too. */
+function elementOf({ dtype }) {
+  return `${{ i: "i", u: "ui", f: "f" }[dtype[0]]}${8 * Number(dtype.slice(1))}`;
 }
 
 function dataOf(file, values) {

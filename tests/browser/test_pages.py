@@ -14,21 +14,20 @@ from tests.conftest import Server
 
 pytestmark = pytest.mark.browser
 
-# Of which no rule gives the last element.
-UNEXPLAINED = {
-    "operation": "requantize",
-    "arguments": {
-        "input": "585 7984 -12",
-        "input.type": "!quant.uniform<i32:f32, 0.001>",
-        "output_type": "!quant.uniform<i8:f32, 0.25:-1>",
-    },
-    "observed": {"output": "1 31 -2"},
-}
+
+def _requantized(integers: str, output: str) -> str:
+    """Return the state of the view that identifies."""
+    types = {"input.type": "!quant.uniform<i32:f32, 0.001>", "output_type": "!quant.uniform<i8:f32, 0.25:-1>"}
+    call = {"operation": "requantize", "arguments": {"input": integers, **types}, "observed": {"output": output}}
+    return f"calls={quote(json.dumps([call]))}"
+
+
 ACCESSIBLE = {
     "compare": "/",
     "requantize": "/#requantize",
     "identify": "/#identify",
-    "identify-unexplained": "/#identify?calls=" + quote(json.dumps([UNEXPLAINED])),
+    "identify-excluded": "/#identify?" + _requantized("585 125", "1 -1"),
+    "identify-unexplained": "/#identify?" + _requantized("585 7984 -12", "1 31 -2"),
     "multiplier": "/#multiplier?factor=3",
     "type": "/#type",
     "docs": "/docs",

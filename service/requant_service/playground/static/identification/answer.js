@@ -70,16 +70,20 @@ function madeUp({ formula = [], unexplained: left = [], tried }) {
   const all = left.length === 0 ? "that gives what was observed" : `that gives all but ${left.length === 1 ? "one element" : `${left.length} elements`}`;
   return [
     element("p", {}, `Of ${tried} rules made of known parts, the simplest ${all}:`),
-    element("pre", { class: "formula", tabindex: "0", "aria-label": "The rule's steps" }, element("code", {}, formula.join("\n"))),
+    element("pre", { class: "made-up", tabindex: "0", "aria-label": "The rule's steps" }, element("code", {}, formula.join("\n"))),
     left.length > 0 && element("p", { class: "note" }, `It does not give ${left.length === 1 ? "element" : "elements"} ${left.join(", ")}.`),
   ];
 }
 
-/** The candidates that give other bits, with the first element and the step at which they go another way. */
+/**
+ * The candidates that give other bits, with the first element and the step at which they go another way.
+ *
+ * On a phone each row is a card. A table with another display loses its semantics for screen readers unless it has roles.
+ */
 export function excludedTable({ excluded, excluded_count: count }, several) {
   if (count === 0) return null;
   const stepped = excluded.some(({ step, consistent_step: other }) => step || other);
-  const heads = ["Candidates", "Why", ...(stepped ? ["It computes", "A computes"] : [])];
+  const heads = ["Candidates", "Why", ...(stepped ? STEPS : [])];
   return element(
     "section",
     { class: "card" },
@@ -89,22 +93,26 @@ export function excludedTable({ excluded, excluded_count: count }, several) {
       { class: "scroll", tabindex: "0", role: "region", "aria-label": "Excluded" },
       element(
         "table",
-        { class: "steps" },
-        element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head)))),
-        element("tbody", {}, excluded.map((each) => excludedRow(each, several, stepped))),
+        { class: "steps excluded", role: "table" },
+        element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, heads.map((head) => element("th", { role: "columnheader", scope: "col" }, head)))),
+        element("tbody", { role: "rowgroup" }, excluded.map((each) => excludedRow(each, several, stepped))),
       ),
     ),
     count > excluded.length && element("p", { class: "hint" }, `The ${excluded.length} with the fewest differences are shown.`),
   );
 }
 
+const STEPS = ["It computes", "A computes"];
+
 function excludedRow({ candidates, mismatches, first, step, consistent_step: other, contradictions = [] }, several, stepped) {
+  const cell = (title, ...content) => element("td", { role: "cell", "data-title": title }, content);
+  const steps = [step, other].map((each, index) => cell(STEPS[index], each ? stepCell(each) : element("span", { class: "none" }, "–")));
   return element(
     "tr",
-    {},
-    element("th", { scope: "row" }, candidateLines(candidates)),
-    element("td", {}, first && witness(first, mismatches, several), contradictions.slice(0, 1).map((each) => contradiction(each, several))),
-    stepped && [step, other].map((each) => element("td", {}, each ? stepCell(each) : element("span", { class: "none" }, "–"))),
+    { role: "row" },
+    element("th", { role: "rowheader", scope: "row" }, candidateLines(candidates)),
+    cell("", first && witness(first, mismatches, several), contradictions.slice(0, 1).map((each) => contradiction(each, several))),
+    stepped && steps,
   );
 }
 

@@ -47,12 +47,12 @@ def compare_on_trials(
     that there are. Candidates that refuse a call which others take are not told apart by it.
     """
     rng = np.random.default_rng(0)
-    options = options_for(candidates[0], call)
-    if isinstance(call.planned(options).arithmetic, AddPlan):
+    work = call.planned(options_for(candidates[0], call))
+    if isinstance(work.arithmetic, AddPlan):
         return _pairs(index, call, candidates, rng)
     table: list[list[int]] = []
     tried: list[Probe] = []
-    for trial in _drawn(call, options, rng):
+    for trial in _drawn(call, options_for(candidates[0], call), rng):
         check_cancelled()
         if is_late():
             break
@@ -78,7 +78,7 @@ def _text(outputs: Iterable[Array]) -> bytes:
 
 
 def _drawn(call: ArrayCall, options: Mapping[str, Any], rng: np.random.Generator) -> Iterator[ArrayCall]:
-    """Yield calls with other data, of few elements where the operation with these options takes them."""
+    """Yield calls with other data, of few elements where the operation takes them with these options."""
     small = {name: TensorType(_short(each), each.element) for name, each in call.types.items()}
     takes = _planned(options, replace(call, types=small))
     types = small if takes else call.types

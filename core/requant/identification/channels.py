@@ -32,6 +32,7 @@ from requant.identification.unknowns import (
     ScaleInterval,
     as_f64,
     bisect,
+    domain,
     extremes,
     faults,
     needed,
@@ -161,31 +162,35 @@ class RowSearch(ABC):
         size = max(1, min(_MAX_ROWS, _AT_ONCE // max(1, self._places.shape[1])))
         for start in range(0, len(rows), size):
             check_cancelled()
-            for part in self._defined(rows.among(slice(start, start + size)), candidate, options):
-                yield from self._solved(part, candidate, options)
-
-    def _defined(self, rows: _Rows, candidate: Candidate, options: Mapping[str, Any]) -> Iterator[_Rows]:
-        """Yield the rows that the rules of a candidate take: all, or those of some zero points or shifts."""
-        try:
-            self._compared(rows, rows.low + (rows.high - rows.low) // 2, candidate, options)
-        except RequantError:
-            if np.all(rows.others == rows.others[0]):
-                raise
-        else:
-            yield rows
-            return
-        refused: RequantError | None = None
-        taken = 0
-        for other in np.unique(rows.others):
-            part = rows.among(rows.others == other)
+            part = rows.among(slice(start, start + size))
             try:
-                self._compared(part, part.low + (part.high - part.low) // 2, candidate, options)
+                yield from list(self._solved(part, candidate, options))
+            except RequantError:
+                yield from self._solved_alone(part, candidate, options)
+
+    def _solved_alone(
+        self, rows: _Rows, candidate: Candidate, options: Mapping[str, Any]
+    ) -> Iterator[Interval | Contradiction]:
+        """Yield what fits for each row, where rules are defined. Raise RequantError where they are for none."""
+        refused: RequantError | None = None
+        found = 0
+        for index in range(len(rows)):
+            check_cancelled()
+            row = rows.among(slice(index, index + 1))
+
+            def attempt(number: int, row: _Rows = row) -> object:
+                return self._compared(row, np.array([number]), candidate, options)
+
+            try:
+                low, high = domain(int(row.low[0]), int(row.high[0]), attempt)
+                inner = _Rows(row.channels, row.others, np.array([low]), np.array([high]))
+                solved = list(self._solved(inner, candidate, options))
             except RequantError as error:
                 refused = error
                 continue
-            taken += 1
-            yield part
-        if not taken and refused is not None:
+            found += 1
+            yield from solved
+        if refused is not None and not found:
             raise refused
 
     def _solved(

@@ -9,7 +9,7 @@ contradicts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import numpy_dtype
 from requant.description import Array
-from requant.errors import UnsupportedError
+from requant.errors import RequantError, UnsupportedError
 from requant.errors.cancellation import check_cancelled
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.identification.candidates import Candidate, options_for
@@ -31,8 +31,10 @@ from requant.identification.unknowns import (
     Contradiction,
     ScaleInterval,
     as_f64,
+    domain,
     extremes,
     faults,
+    first_that,
     needed,
 )
 from requant.mlir.types import AnyType, StorageType, TensorType, UniformType
@@ -93,14 +95,16 @@ class ScaleSearch:
         self.places = extremes(keys, others)
         self._few = self._reduced()
         self.impossible: int | None = None
+        self._domain: tuple[int, int] | None = None
         self.brackets = dict(self._plausible())
 
     def _numbers(self) -> tuple[Array, Array]:
         """Return the inputs and the observed outputs as f64."""
         filled = self._filled(self._call, 1.0, 0)
-        output = filled.options.get("output_type")
+        # What is dequantized is of the expressed type, if no other is stated.
+        output = element_of(filled.options.get("output_type")) or self.expressed
         source = filled.types[_INPUT].element
-        return as_f64(filled.arrays[_INPUT], source), as_f64(filled.observed[_OUTPUT], element_of(output))
+        return as_f64(filled.arrays[_INPUT], source), as_f64(filled.observed[_OUTPUT], output)
 
     def _reduced(self) -> ArrayCall:
         """Return the call of the elements that decide."""
@@ -219,18 +223,46 @@ class ScaleSearch:
         options = options_for(candidate, self._call)
         if self.impossible is not None:
             yield Contradiction(self.impossible, self.real_contradiction(self.impossible))
+        refused: RequantError | None = None
+        found = 0
         for zero_point, bracket in self.brackets.items():
             check_cancelled()
-            yield self._interval(options, zero_point, bracket)
+            try:
+                yield self._interval(options, zero_point, bracket)
+            except RequantError as error:
+                refused = error
+            else:
+                found += 1
+        if refused is not None and not found:
+            raise refused
 
     def _interval(
         self, options: Mapping[str, Any], zero_point: int, bracket: tuple[float, float]
     ) -> ScaleInterval | Contradiction:
         low, high = (self.bits_of(end) for end in bracket)
-        lowest = self._first(low, high, lambda bits: not self._exact_faults(options, bits, zero_point)[0].any())
-        above = self._first(lowest, high + 1, lambda bits: bool(self._exact_faults(options, bits, zero_point)[1].any()))
+        try:
+            return self._between(options, zero_point, low, high)
+        except RequantError:
+            # That of another zero point, usually.
+            guess = None if self._domain is None else (max(low, self._domain[0]), min(high, self._domain[1]))
+            inner = domain(low, high, lambda bits: self._exact_faults(options, bits, zero_point), guess)
+            self._domain = inner
+            return self._between(options, zero_point, *inner, bracketed=(low, high) == inner)
+
+    def _between(
+        self, options: Mapping[str, Any], zero_point: int, low: int, high: int, *, bracketed: bool = True
+    ) -> ScaleInterval | Contradiction:
+        """Return the scales that fit between two. `bracketed`: real numbers say that those outside do not."""
+        lowest = first_that(low, high + 1, lambda bits: not self._exact_faults(options, bits, zero_point)[0].any())
+        above = first_that(lowest, high + 1, lambda bits: bool(self._exact_faults(options, bits, zero_point)[1].any()))
         if above <= lowest:
-            return Contradiction(zero_point, self._pair(options, zero_point, lowest))
+            # One element says that all scales before are too small, and one that this and all after are too large.
+            small = self._exact_faults(options, lowest - 1, zero_point)[0] if lowest > low else None
+            large = self._exact_faults(options, lowest, zero_point)[1] if lowest <= high else None
+            if bracketed or (small is not None and large is not None):
+                return Contradiction(zero_point, self.real_contradiction(zero_point, small=small, large=large))
+            [one] = [each for each in (small, large) if each is not None]
+            return Contradiction(zero_point, self._named(int(np.argmax(one))))
         ends = [self.number_of(bits) for bits in (lowest, above - 1)]
         for scale in ends:
             filled = self._filled(self._call, scale, zero_point)
@@ -238,16 +270,6 @@ class ScaleSearch:
             if outcome.first is not None:
                 return Contradiction(zero_point, (outcome.first.index,))
         return ScaleInterval(zero_point, ends[0], ends[1])
-
-    def _pair(self, options: Mapping[str, Any], zero_point: int, bits: int) -> tuple[int, ...]:
-        """Return an element that says that all scales before this one are too small, and one that says that this one
-        is too large. At the ends of the bracket real numbers say so.
-        """
-        small = self._exact_faults(options, bits - 1, zero_point)[0]
-        large = self._exact_faults(options, bits, zero_point)[1]
-        if not (small.any() and large.any()):
-            return self.real_contradiction(zero_point, large=large, small=small)
-        return self._named(int(np.argmax(small)), int(np.argmax(large)))
 
     def real_contradiction(
         self, zero_point: int, *, small: Array | None = None, large: Array | None = None
@@ -263,19 +285,6 @@ class ScaleSearch:
 
     def _named(self, *few: int) -> tuple[int, ...]:
         return tuple(sorted({int(self.places[each]) for each in few}))
-
-    @staticmethod
-    def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
-        """Return the first of the numbers from `low` to before `high` for which something holds from there on, or
-        `high`.
-        """
-        while low < high:
-            middle = (low + high) // 2
-            if holds(middle):
-                high = middle
-            else:
-                low = middle + 1
-        return low
 
     def _exact_faults(self, options: Mapping[str, Any], bits: int, zero_point: int) -> tuple[Array, Array]:
         """Return which of the deciding elements say that a scale is too small, and which that it is too large."""

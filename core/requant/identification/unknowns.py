@@ -13,6 +13,7 @@ import numpy as np
 
 from requant.arrays.elements import numpy_dtype
 from requant.description import Array
+from requant.errors import RequantError
 from requant.identification.outcomes import stored_float
 from requant.mlir.types import ElementType
 
@@ -22,6 +23,8 @@ MARGIN = 1.01
 """How much wider the bounds of real numbers are made than they come out."""
 # A rule rounds to one of the integers beside the quotient, up to what the precision of f16 or bf16 loses.
 _STEP = 1.01
+# So many steps through the bounds look for a number for which rules are defined.
+_TRIED = 64
 _RELATIVE = 2.0**-6
 
 
@@ -107,6 +110,46 @@ def bisect(low: Array, high: Array, holds: Callable[[Array], Array]) -> Array:
         high = np.where(searched & held, middle, high)
         low = np.where(searched & ~held, middle + 1, low)
     return low
+
+
+def first_that(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """Return the first of the numbers from `low` to before `high` from which on something holds, or `high`."""
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def domain(
+    low: int, high: int, attempt: Callable[[int], object], guess: tuple[int, int] | None = None
+) -> tuple[int, int]:
+    """Return the first and the last number in bounds for which rules are defined: `attempt` raises no RequantError.
+
+    They are defined between any two for which they are. `guess`: what may be it, if it is in the bounds. Raise what the
+    middle does where no number tried is defined.
+    """
+
+    def defined(number: int) -> bool:
+        try:
+            attempt(number)
+        except RequantError:
+            return False
+        return True
+
+    if guess is not None and low <= guess[0] <= guess[1] <= high and all(map(defined, guess)):
+        starts = guess[0] == low or not defined(guess[0] - 1)
+        if starts and (guess[1] == high or not defined(guess[1] + 1)):
+            return guess
+    tried = sorted({low + (high - low) * step // _TRIED for step in range(_TRIED + 1)})
+    inner = next((each for each in tried if defined(each)), None)
+    if inner is None:
+        attempt((low + high) // 2)
+        return low, high
+    before = max((each for each in tried if each < inner), default=low)
+    return first_that(before, inner, defined), first_that(inner, high + 1, lambda number: not defined(number)) - 1
 
 
 def as_f64(elements: Array, element: ElementType | None) -> Array:

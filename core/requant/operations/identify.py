@@ -26,6 +26,7 @@ from requant.description import (
 )
 from requant.errors import ParameterError
 from requant.identification.candidates import Candidate, first_planned
+from requant.identification.derivations import Derivation
 from requant.identification.divergence import Divergence
 from requant.identification.identification import Consistent, Excluded, Identification, Unexplained, identify
 from requant.identification.outcomes import Mismatch
@@ -127,17 +128,18 @@ def _interval(consistent: int, call: int, interval: Interval) -> dict[str, Any]:
 
 
 def _derivations(answer: Identification) -> list[dict[str, Any]]:
-    return [
-        {
-            "consistent": place,
-            "call": call,
-            **dict(each.options),
-            **({} if each.stored_as is None else {"stored_as": each.stored_as}),
-        }
-        for place, found in enumerate(answer.consistent)
-        for call, listed in found.derivations.items()
-        for each in listed
-    ]
+    places: dict[tuple[int, Derivation], list[int]] = {}
+    for place, consistent in enumerate(answer.consistent):
+        for call, listed in consistent.derivations.items():
+            for each in listed:
+                places.setdefault((call, each), []).append(place)
+    found = []
+    for (call, derivation), consistent_places in places.items():
+        said = {"consistent": consistent_places, "call": call, **dict(derivation.options)}
+        if derivation.stored_as is not None:
+            said["stored_as"] = derivation.stored_as
+        found.append(said)
+    return found
 
 
 def _contradiction(call: int, found: Contradiction) -> dict[str, Any]:
@@ -363,7 +365,7 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
             "ParameterDerivation",
             "Options of derive_from_tensor that give scales and zero points of a call of quantize.",
             "What derives parameters that fit, or that are known, from the input that was quantized.",
-            Member(name="consistent", description="The index of the group of `consistent`.", bits=32),
+            Member(name="consistent", kind=Kind.INTEGERS, description="The indices of the groups of `consistent`."),
             _CALL,
             *derivation,
             Member(

@@ -95,7 +95,7 @@ class ScaleSearch:
         self.places = extremes(keys, others)
         self._few = self._reduced()
         self.impossible: int | None = None
-        self._domain: tuple[int, int] | None = None
+        self._domain: tuple[Mapping[str, Any], tuple[int, int]] | None = None
         self.brackets = dict(self._plausible())
 
     def _numbers(self) -> tuple[Array, Array]:
@@ -243,10 +243,16 @@ class ScaleSearch:
         try:
             return self._between(options, zero_point, low, high)
         except RequantError:
-            # That of another zero point, usually.
-            guess = None if self._domain is None else (max(low, self._domain[0]), min(high, self._domain[1]))
-            inner = domain(low, high, lambda bits: self._exact_faults(options, bits, zero_point), guess)
-            self._domain = inner
+
+            def attempt(bits: int) -> object:
+                return self._exact_faults(options, bits, zero_point)
+
+            if self._domain is None or self._domain[0] != options:
+                everywhere = self.bits_of(self.expressed.smallest), self.bits_of(self.expressed.largest)
+                self._domain = options, domain(*everywhere, attempt)
+            # It is the same for all zero points, usually.
+            first, last = self._domain[1]
+            inner = domain(low, high, attempt, (max(low, first), min(high, last)))
             return self._between(options, zero_point, *inner, bracketed=(low, high) == inner)
 
     def _between(

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from requant.arrays.comparison import compare
     from requant.arrays.conversions import dequantize, quantize, requantize
-    from requant.arrays.evaluation import evaluate
     from requant.arrays.parameters import Parameters, parameters, parameters_from_range
     from requant.arrays.types import parse_type, print_type, quantized_type
     from requant.checkpoint.run.run import RunReport
     from requant.checkpoints import dequantize_checkpoint, quantize_checkpoint
     from requant.comparison.comparison import ComparisonReport
     from requant.errors import RequantError
+    from requant.evaluation import evaluate
     from requant.functions import *  # noqa: F403 - what is described: functions.pyi
     from requant.plan.plan import Report
     from requant.verification import diff_checkpoints, verify_checkpoint
@@ -60,7 +60,7 @@ _MODULES = {
     "dequantize": "requant.arrays.conversions",
     "dequantize_checkpoint": "requant.checkpoints",
     "diff_checkpoints": "requant.verification",
-    "evaluate": "requant.arrays.evaluation",
+    "evaluate": "requant.evaluation",
     "parameters": "requant.arrays.parameters",
     "parameters_from_range": "requant.arrays.parameters",
     "parse_type": "requant.arrays.types",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from requant.arrays.elements import Array, as_array, as_stored, element_of, flat_bits
+from requant.arrays.observed import observable
 from requant.arrays.types import read_type
 from requant.description import (
     NO_LIMITS,
@@ -18,22 +19,19 @@ from requant.description import (
     Group,
     Kind,
     Limits,
-    Member,
     NumbersInput,
-    NumbersOutput,
     Operation,
     OperationCall,
     Option,
     PlannedWork,
-    Records,
     Result,
-    TensorOutput,
+    TensorInput,
 )
 from requant.errors import ParameterError, TypeFitError, default_pointer, excerpt
 from requant.errors.names import entry_named, not_among
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
-from requant.plan.operands import bind
+from requant.plan.operands import bind, kept_dtype
 
 _BOOLEAN = bool | np.bool_
 _REAL = int | float | np.integer | np.floating
@@ -111,7 +109,7 @@ def call_on_arrays(
         bound[each.name] = bind(element, array.shape)
         if each.elements in (Elements.CODES, Elements.BYTES) and array.dtype.kind in "iu":
             untyped.add(each.name)
-    calls = () if operation.calls is None else _calls(operation.calls, arrays[operation.calls.name])
+    calls = () if operation.calls is None else read_calls(operation.calls, arrays[operation.calls.name])
     read = {name: read_option(operation.option(name), value) for name, value in options.items()}
     numbers = {each.name: _numbers(each, arrays[each.name]) for each in operation.numbers if each.name in arrays}
     return ArrayCall(
@@ -126,69 +124,100 @@ def call_on_arrays(
     )
 
 
-def _calls(given: CallsInput, listed: Any) -> tuple[ArrayCall, ...]:
-    """Return calls that are given as dictionaries. Raise ParameterError, saying which one is wrong."""
+def read_calls(
+    given: CallsInput, listed: Any, tensor: Callable[[Any], Any] = lambda value: value, limits: Limits = NO_LIMITS
+) -> tuple[ArrayCall, ...]:
+    """Return calls that are given as dictionaries, with the arguments of the functions.
+
+    `tensor`: returns the array that something stands for which is in the place of one. Raise ParameterError, saying
+    which call is wrong, and what the arguments of one raise.
+    """
     if isinstance(listed, Mapping):
         listed = [listed]
     if not isinstance(listed, list | tuple) or not listed:
         raise ParameterError(f"{given.name} takes a list of calls, each a dictionary")
-    return tuple(_call(given, each, f"/{given.name}/{index}") for index, each in enumerate(listed))
+    return tuple(_call(given, each, f"/{given.name}/{index}", tensor, limits) for index, each in enumerate(listed))
 
 
 _MEMBERS_OF_CALL = ("operation", "arguments", "observed")
 
 
-def _call(given: CallsInput, said: Any, place: str) -> ArrayCall:
+def _call(given: CallsInput, said: Any, place: str, tensor: Callable[[Any], Any], limits: Limits) -> ArrayCall:
     members = _MEMBERS_OF_CALL if given.observed else _MEMBERS_OF_CALL[:2]
     if not isinstance(said, Mapping) or set(said) != set(members):
         raise ParameterError(f"a call is a dictionary of {', '.join(members)}", pointer=place)
     with default_pointer(f"{place}/operation"):
         operation = entry_named(given.operations, said["operation"], "operation")
     with default_pointer(f"{place}/arguments"):
-        call = _call_of_arguments(operation, said["arguments"])
+        call = replace(_call_of_arguments(operation, said["arguments"], tensor), limits=limits)
     if not given.observed:
         return call
     with default_pointer(f"{place}/observed"):
-        return call.with_observed(_observed(operation, said["observed"]))
+        return call.with_observed(_observed(operation, said["observed"], tensor))
 
 
-def _call_of_arguments(operation: Operation, arguments: Any) -> ArrayCall:
+def _call_of_arguments(operation: Operation, arguments: Any, tensor: Callable[[Any], Any]) -> ArrayCall:
     """Return the call of an operation whose arguments are a dictionary, as those of its function are."""
     if not isinstance(arguments, Mapping):
         raise ParameterError("arguments are a dictionary")
-    inputs = {each.name for each in operation.arguments}
+    inputs = [each.name for each in operation.arguments]
     types = {each.type_option: each.name for each in operation.tensors}
-    known = {*inputs, *types, *(each.name for each in operation.options)}
+    known = [*inputs, *types, *(each.name for each in operation.options)]
     for name in arguments:
         if name not in known:
-            raise ParameterError(not_among(f"argument of {operation.name}", name, known))
-    return call_on_arrays(
+            raise ParameterError(not_among(f"known argument of {operation.name}", str(name), known))
+    needed = [each.name for each in operation.arguments if not each.optional]
+    needed += [each.name for each in operation.options if each.required and each.chooses is None]
+    if missing := [each for each in needed if each not in arguments]:
+        raise ParameterError(f"{operation.name} has no {' and no '.join(missing)}")
+    arrays = {}
+    for each in operation.arguments:
+        if each.name not in arguments:
+            continue
+        value = arguments[each.name]
+        if isinstance(each, TensorInput) and each.several and isinstance(value, list | tuple):
+            arrays[each.name] = [_numeric(each.name, tensor(member)) for member in value]
+        elif isinstance(each, TensorInput):
+            arrays[each.name] = _as_given(each.name, tensor(value))
+        else:
+            arrays[each.name] = tensor(value) if isinstance(value, str) else value
+    call = call_on_arrays(
         operation,
-        {name: value for name, value in arguments.items() if name in inputs},
+        arrays,
         {types[name]: value for name, value in arguments.items() if name in types},
         {name: value for name, value in arguments.items() if name not in inputs and name not in types},
     )
+    for each in operation.tensors:
+        if each.name in call.types and not each.several:
+            element = call.types[each.name].element
+            flat_bits(call.arrays[each.name], kept_dtype(element, each.name), element, each.name)
+    return call
 
 
-def observable(operation: Operation, name: str) -> TensorOutput | NumbersOutput | Member:
-    """Return the output of that name: a tensor, numbers, or a member of records. Raise UnknownNameError."""
-    found: dict[str, TensorOutput | NumbersOutput | Member] = {}
-    for part in operation.reply:
-        match part:
-            case TensorOutput() | NumbersOutput():
-                found[part.name] = part
-            case Records():
-                found |= {each.name: each for each in part.record.members}
-    return entry_named(found, name, f"output of {operation.name}")
+def _as_given(name: str, value: Any) -> Any:
+    """Return what is in the place of a tensor. Raise ParameterError unless it is an array of numbers, or a list."""
+    _numeric(name, value)
+    return value
 
 
-def _observed(operation: Operation, outputs: Any) -> dict[str, Array]:
+def _observed(operation: Operation, outputs: Any, tensor: Callable[[Any], Any]) -> dict[str, Array]:
     """Return observed outputs as arrays, floats of lists as f64."""
     if not isinstance(outputs, Mapping) or not outputs:
         raise ParameterError("observed outputs are a dictionary of arrays by the names of the outputs")
     for name in outputs:
         observable(operation, name)
-    return {name: np.asarray(each) for name, each in outputs.items()}
+    return {name: _numeric(name, tensor(value)) for name, value in outputs.items()}
+
+
+def _numeric(name: str, value: Any) -> Array:
+    """Return an array of numbers. Raise ParameterError for what is none."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.empty(0, object)
+    if array.dtype.kind in "OSUbc":
+        raise ParameterError(f"{name} is no array of numbers")
+    return array
 
 
 def _several(given: Any) -> list[Array]:

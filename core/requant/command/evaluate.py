@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
     """Read the module and its inputs, evaluate, and write or print the results."""
-    from requant.arrays.evaluation import evaluate
+    from requant.evaluation import evaluate
 
     inputs = [read_tensor(each) for each in arguments.inputs]
     results = evaluate(read_text(arguments.module), *inputs, function=arguments.function)

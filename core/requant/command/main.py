@@ -105,9 +105,10 @@ def command_parser(*, with_operations: bool = True, operator: str = "") -> argpa
         module.add_arguments(subparser)
         subparser.set_defaults(run=module.run)
     if with_operations:
-        from requant.command import evaluate, tensor_operation
+        from requant.command import calls, equivalence, evaluate, tensor_operation
         from requant.operations import OPERATIONS
         from requant.operations.conversions import CONVERSIONS
+        from requant.operations.equivalence import EQUIVALENCE
         from requant.operations.explain import EXPLANATIONS
         from requant.operations.vectors import VECTORS
 
@@ -121,8 +122,10 @@ def command_parser(*, with_operations: bool = True, operator: str = "") -> argpa
         for name, operation in described_here.items():
             said = f"{operation.summary} {operation.request}"
             subparser = commands.add_parser(name, help=operation.request or operation.summary, description=said)
-            tensor_operation.add_arguments(subparser, operation)
-            subparser.set_defaults(run=partial(tensor_operation.run, operation))
+            command = calls if operation.calls is not None else tensor_operation
+            command = equivalence if name == EQUIVALENCE.name else command
+            command.add_arguments(subparser, operation)
+            subparser.set_defaults(run=partial(command.run, operation))
         evaluation = commands.add_parser("evaluate", help=evaluate.HELP, description=evaluate.HELP)
         evaluate.add_arguments(evaluation)
         evaluation.set_defaults(run=evaluate.run)

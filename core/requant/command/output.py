@@ -4,6 +4,7 @@ With `--progress json` all of it is on stdout, one JSON object per line:
 
     {"event": "kernels", "compiled": 12, "total": 48}
     {"event": "progress", "bytes": 1048576, "total_bytes": 8388608, "files": 1, "total_files": 5, "seconds_left": 7}
+    {"event": "progress", "inputs": 8388608, "total_inputs": 4294967296}
     {"event": "warning", "message": "..."}
     {"event": "done", ...}                     the result; its other members depend on the command
     {"event": "error", "code": "safetensors", "message": "...", "file": "...", "tensor": "..."}
@@ -93,6 +94,10 @@ class Output(ABC):
         """Say how much of the source is converted."""
 
     @abstractmethod
+    def compared(self, inputs: int, total: int) -> None:
+        """Say of how many inputs it is decided whether two rules give the same."""
+
+    @abstractmethod
     def warning(self, message: str) -> None:
         """Say what the user should know."""
 
@@ -129,6 +134,9 @@ class _Text(Output):
         pass
 
     def progress(self, state: Progress) -> None:
+        pass
+
+    def compared(self, inputs: int, total: int) -> None:
         pass
 
     def warning(self, message: str) -> None:
@@ -173,6 +181,13 @@ class _Lines(_Text):
             f"{state.outputs_finished} of {state.outputs} files" + ("" if left is None else f", {time_text(left)} left")
         )
 
+    def compared(self, inputs: int, total: int) -> None:
+        if self._began is None:
+            self._began, self._due = monotonic(), monotonic() + self._SECONDS_BETWEEN
+        if self._is_due():
+            left = (monotonic() - self._began) / inputs * (total - inputs)
+            self._say(f"{inputs} of {total} inputs, {time_text(left)} left")
+
     def _is_due(self) -> bool:
         now = monotonic()
         if now < self._due:
@@ -197,6 +212,13 @@ class _Bar(_Text):
         bar = self._shown(state.bytes_to_read, unit="B", unit_scale=True)
         bar.set_postfix_str(f"{state.outputs_finished}/{state.outputs} files", refresh=False)
         bar.update(state.bytes_read - bar.n)
+
+    def compared(self, inputs: int, total: int) -> None:
+        if self._bar is None and inputs == total:
+            # Decided at once: a bar would only flicker.
+            return
+        bar = self._shown(total, unit=" inputs", unit_scale=True)
+        bar.update(inputs - bar.n)
 
     def done(self, text: str, members: Mapping[str, Any]) -> None:
         self._close()
@@ -254,6 +276,11 @@ class _JsonLines(Output):
             total_files=state.outputs,
             seconds_left=seconds_left(now - self._began, state),
         )
+
+    def compared(self, inputs: int, total: int) -> None:
+        if monotonic() >= self._due or inputs == total:
+            self._due = monotonic() + self._SECONDS_BETWEEN
+            self._write("progress", inputs=inputs, total_inputs=total)
 
     def warning(self, message: str) -> None:
         self._write("warning", message=message)

@@ -26,11 +26,12 @@ from requant.errors import ParameterError, StorageError, TypeTextError, excerpt
 if TYPE_CHECKING:
     from requant.command.output import Output
 
-_NUMBERS = {Kind.INTEGER: int, Kind.NUMBER: float, Kind.INTEGERS: int, Kind.NUMBERS: float}
-_NEGATIVE_NUMBER = re.compile(r"-(\.?\d|inf)")
+NUMBERS = {Kind.INTEGER: int, Kind.NUMBER: float, Kind.INTEGERS: int, Kind.NUMBERS: float}
+NEGATIVE_NUMBER = re.compile(r"-(\.?\d|inf)")
 
 
-def _flag(name: str) -> str:
+def flag(name: str) -> str:
+    """Return the name of an option on the command line."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -39,13 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None
     from requant.functions import options_of
 
     # argparse takes -1e-3 and -inf for options.
-    parser._negative_number_matcher = _NEGATIVE_NUMBER
+    parser._negative_number_matcher = NEGATIVE_NUMBER
     for tensor in operation.tensors:
         _add_input(parser, tensor)
     for numbers in operation.numbers:
         parser.add_argument(
-            _flag(numbers.name),
-            type=_NUMBERS.get(numbers.kind, str),
+            flag(numbers.name),
+            type=NUMBERS.get(numbers.kind, str),
             nargs=1 if numbers.single else "+",
             required=not numbers.optional,
             metavar="NUMBER",
@@ -55,9 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None
         if tensor.elements.tell_their_type:
             continue
         said = f"the type of {tensor.name} in MLIR syntax; default: what the file holds, without scales"
-        parser.add_argument(_flag(tensor.type_option), metavar="TYPE", help=said)
+        parser.add_argument(flag(tensor.type_option), metavar="TYPE", help=said)
     for option in options_of(operation):
-        _add_option(parser, option)
+        add_option(parser, option)
         if option.document:
             # A list of texts before it would take it for one of them.
             parser.usage = f"{parser.prog} FILE [options]"
@@ -83,36 +84,38 @@ def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None
 def _add_input(parser: argparse.ArgumentParser, tensor: TensorInput) -> None:
     said = f"{tensor.description} A .npy file, or FILE.npz:NAME, FILE.safetensors:NAME"
     if tensor.optional:
-        parser.add_argument(_flag(tensor.name), metavar="FILE", help=said)
+        parser.add_argument(flag(tensor.name), metavar="FILE", help=said)
     else:
         parser.add_argument(
             tensor.name, metavar=tensor.name.upper(), help=said.strip(), nargs="+" if tensor.several else None
         )
 
 
-def _add_option(parser: argparse.ArgumentParser, option: Option) -> None:
+def add_option(parser: argparse.ArgumentParser, option: Option) -> None:
+    """Add an option of an operation."""
     said = option.words.replace("%", "%%")
     if option.document:
         parser.add_argument(option.name, metavar="FILE", help=f"{said} A file, or - for the standard input.")
         return
     settings: dict[str, Any] = {"help": said, "required": option.required}
     if option.kind is Kind.BOOLEAN:
-        parser.add_argument(_flag(option.name), action=argparse.BooleanOptionalAction, default=None, help=said)
+        parser.add_argument(flag(option.name), action=argparse.BooleanOptionalAction, default=None, help=said)
         return
-    if option.kind in _NUMBERS:
-        settings["type"] = _NUMBERS[option.kind]
+    if option.kind in NUMBERS:
+        settings["type"] = NUMBERS[option.kind]
     if option.kind in (Kind.INTEGERS, Kind.NUMBERS, Kind.TEXTS):
         settings["nargs"] = option.length or "+"
     if option.group is not None:
-        settings |= {"type": _json_object, "metavar": "JSON"}
+        settings |= {"type": json_object, "metavar": "JSON"}
         settings["help"] = f"{said} Members: {', '.join(each.name for each in option.group.options)}."
     if option.choices is not None and option.choices.enumeration is not None:
         settings["choices"] = [str(each) for each in option.choices.values]
     settings.setdefault("metavar", None if "choices" in settings else option.kind.upper().removesuffix("S"))
-    parser.add_argument(_flag(option.name), **settings)
+    parser.add_argument(flag(option.name), **settings)
 
 
-def _json_object(text: str) -> Any:
+def json_object(text: str) -> Any:
+    """Read a JSON object, the members of a group of options."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -3,7 +3,7 @@
 A description is data. Protocols, functions, subcommands and tables are made from it by code that knows no operation.
 """
 
-from requant.description.operation import Operation
+from requant.description.operation import CallsInput, Input, Operation
 from requant.description.options import (
     LARGEST_INTEGER,
     Choices,
@@ -17,9 +17,7 @@ from requant.description.options import (
 )
 from requant.description.parts import (
     Argument,
-    CallsInput,
     Elements,
-    Input,
     Member,
     NumbersInput,
     NumbersOutput,

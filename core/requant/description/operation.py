@@ -10,8 +10,6 @@ from typing import Any
 from requant.description.options import OneOf, Option, exactly_one
 from requant.description.parts import (
     Argument,
-    CallsInput,
-    Input,
     Member,
     NumbersInput,
     Part,
@@ -24,6 +22,25 @@ from requant.description.parts import (
 )
 from requant.description.work import OperationCall, PlannedWork, Work
 from requant.profiles import Operation as ConversionName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CallsInput:
+    """Calls of other operations: each the name of one, its arguments, and if `observed` outputs that something gave.
+
+    In JSON a list of objects with the members `operation`, `arguments`, which are those of the operation's own request,
+    and `observed`; in Python a list of dictionaries, in which the arguments are those of the function. Options that
+    choose the arithmetic may be absent. `operations`: those that may be called, by name.
+    """
+
+    name: str
+    description: str
+    operations: Mapping[str, Operation] = field(repr=False)
+    observed: bool = False
+    optional: bool = False
+
+
+Input = Argument | RecordsInput | CallsInput
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,7 +56,7 @@ class Operation:
     `work`: on what; on texts it takes as long as reading them so many times (`readings`). `one_of`: inputs and options
     of which exactly one is given. `model_summary` and `route_summary`: what the model and the route say of themselves,
     where that is more; the model has the outputs `first_of_model` first. `converts`: the conversion that it does or
-    explains.
+    explains. `explainer`: of a conversion, what tells the steps of its elements (`requant.convert.explain`).
     """
 
     name: str
@@ -66,6 +83,7 @@ class Operation:
     route_summary: str = ""
     first_of_model: tuple[str, ...] = ()
     converts: ConversionName | None = None
+    explainer: Callable[[OperationCall], Any] | None = None
 
     @cached_property
     def model_reply(self) -> tuple[Part, ...]:

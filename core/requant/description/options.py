@@ -35,7 +35,10 @@ class Kind(StrEnum):
     GROUP = "group"
     """Options that are given together: a `Group`."""
     DECIMAL = "decimal"
-    """Of a reply: a float, in JSON the decimal text that reads back to it, for readers that do not keep numbers."""
+    """Of a reply: a float or an integer of any size, in JSON the decimal text that reads back to it, for readers that
+    do not keep numbers."""
+    ELEMENTS = "elements"
+    """Of a reply: elements of a tensor, or lists of them: numbers, and texts of those that are not finite."""
 
 
 class Chooses(Enum):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from requant.description.options import LARGEST_INTEGER, Choices, Group, Kind
-
-if TYPE_CHECKING:
-    from requant.description.operation import Operation
 
 
 class Elements(StrEnum):
@@ -118,22 +114,6 @@ class RecordsInput:
     max_length: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CallsInput:
-    """Calls of other operations: each the name of one, its arguments, and if `observed` outputs that something gave.
-
-    In JSON a list of objects with the members `operation`, `arguments`, which are those of the operation's own request,
-    and `observed`; in Python a list of dictionaries, in which the arguments are those of the function. Options that
-    choose the arithmetic may be absent. `operations`: those that may be called, by name.
-    """
-
-    name: str
-    description: str
-    operations: Mapping[str, Operation] = field(repr=False)
-    observed: bool = False
-    optional: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumbersOutput:
     """Numbers that an operation gives, f64 or i64: in JSON a list, in the inference protocol a tensor.
@@ -170,8 +150,9 @@ class Member:
     Of the kind GROUP it is a `group` that requests may have, too; in the inference protocol that is JSON as text.
 
     `title` and `group_description` are of a group of `members`, for generated clients. In the inference protocol a
-    group is flat, and a list of groups is a tensor of i64 of the name `model_name`: a row for each, of the members that
-    are its `columns`. Without any, it is JSON as text there, as a list of texts is. An integer has so many `bits`. One
+    group without lists is flat, and a list of groups is a tensor of i64 of the name `model_name`: a row for each, of
+    the members that are its `columns`. Without any, it is JSON as text there, as a group with lists is, and a list of
+    texts. An integer has so many `bits`. One
     that is not `in_json` tells what a JSON request or reply shows anyway; one that is `only_in_json` has the bits of
     numbers that readers of JSON may round. An absent list is, if `empty_if_absent`, an empty one in JSON.
     `model_description`: what a model says of a member of a record, where that differs. A `verdict` says whether a check
@@ -234,5 +215,4 @@ class Trace:
 
 
 Argument = TensorInput | NumbersInput
-Input = Argument | RecordsInput | CallsInput
 Part = TensorOutput | NumbersOutput | Member | Records | Report

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from requant.equality.rules import Codes, Part, Rule, requantization
 from requant.equality.staircases import Staircase, staircase
 from requant.equality.steps import Steps, TooManySegmentsError, segments
-from requant.equality.sweep import SAMPLES, Tally, sweep, thinned
+from requant.equality.sweep import MAX_INPUTS, SAMPLES, Tally, sweep, thinned
 from requant.errors import ParameterError, UnsupportedError
 from requant.errors.cancellation import checked
 from requant.mlir.types import Type
@@ -108,13 +108,20 @@ class Equivalence:
 
 
 def compare(
-    first: Rule, second: Rule, *, progress: Progress | None = None, workers: int | None = None, thresholds: bool = True
+    first: Rule,
+    second: Rule,
+    *,
+    progress: Progress | None = None,
+    workers: int | None = None,
+    thresholds: bool = True,
+    limit: int = MAX_INPUTS,
 ) -> Equivalence:
     """Decide whether two rules give the same for every input.
 
     `workers`: threads for what has to be computed; as many as there are cores by default. Without `thresholds` every
-    input is computed. What `requant.errors.cancellation.cancellation_check` raises ends it. Raise UnsupportedError for
-    rules of other inputs or outcomes than one another, and for more than 2^32 inputs that thresholds do not decide.
+    input is computed; of a part at most `limit` inputs are. What `requant.errors.cancellation.cancellation_check`
+    raises ends it. Raise UnsupportedError for rules of other inputs or outcomes than one another, and for more than
+    2^32 inputs that thresholds do not decide; LimitError for more than `limit`.
     """
     _check_comparable(first, second)
     total = sum(part.size for part in first.parts)
@@ -127,7 +134,8 @@ def compare(
             progress(done, total)
 
     pairs = checked(zip(first.parts, second.parts, strict=True), 1)
-    decisions = [_decide(first, second, parts, advance, workers, thresholds) for parts in pairs]
+    computing = _Computing(advance, workers, limit)
+    decisions = [_decide(first, second, parts, computing, thresholds) for parts in pairs]
     tallies = [each.tally for each in decisions]
     found = [(each.part, code) for each in decisions for code in each.tally.found]
     return Equivalence(
@@ -160,24 +168,28 @@ def _check_comparable(first: Rule, second: Rule) -> None:
             raise UnsupportedError(f"the {what} of the first rule are {one}, and those of the second {other}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Computing:
+    """How inputs are computed: by how many threads, and at most how many."""
+
+    advance: Callable[[int], None]
+    workers: int | None
+    limit: int
+
+
 def _decide(
-    first: Rule,
-    second: Rule,
-    parts: tuple[Part, Part],
-    advance: Callable[[int], None],
-    workers: int | None,
-    thresholds: bool,
+    first: Rule, second: Rule, parts: tuple[Part, Part], computing: _Computing, thresholds: bool
 ) -> PartDecision:
     part = parts[0]
     if thresholds and (one := staircase(first, parts[0])) and (other := staircase(second, parts[1])):
         common = _in_common(one, other)
         tally = _tally(common)
-        advance(part.size)
+        computing.advance(part.size)
         return PartDecision(part, Method.THRESHOLDS, tally, common)
     if thresholds and parts[0].steps is not None and parts[0].steps == parts[1].steps and _is_total(parts[0].steps):
-        advance(part.size)
+        computing.advance(part.size)
         return PartDecision(part, Method.FORMULA, Tally(), None)
-    return PartDecision(part, Method.SWEEP, _swept(first, second, parts, advance, workers), None)
+    return PartDecision(part, Method.SWEEP, _swept(first, second, parts, computing), None)
 
 
 def _is_total(steps: Steps) -> bool:
@@ -223,19 +235,17 @@ def _tally(common: Common) -> Tally:
     )  # fmt: skip
 
 
-def _swept(
-    first: Rule, second: Rule, parts: tuple[Part, Part], advance: Callable[[int], None], workers: int | None
-) -> Tally:
-    """Compute every input for which both rules may be defined: where one is not, is known from its steps."""
+def _swept(first: Rule, second: Rule, parts: tuple[Part, Part], computing: _Computing) -> Tally:
+    """Compute every input for which both rules may be defined, where their steps tell for which they are not."""
     part = parts[0]
     lacking = [_undefined(each) for each in parts]
-    bounds = sorted({part.lowest, part.highest + 1, *(end for each in lacking for pair in each for end in pair)})
+    bounds = sorted({part.lowest, part.highest + 1, *(end for each in lacking for pair in each or () for end in pair)})
     total = Tally()
     for begin, end in pairwise(bounds):
-        lacks_first, lacks_second = (any(low <= begin < high for low, high in each) for each in lacking)
+        lacks_first, lacks_second = (any(low <= begin < high for low, high in each or ()) for each in lacking)
         size = end - begin
-        if not lacks_first and not lacks_second:
-            total += sweep(first, second, part, (begin, end - 1), advance, workers)
+        if (not lacks_first and not lacks_second) or None in lacking:
+            total += sweep(first, second, part, (begin, end - 1), computing.advance, computing.workers, computing.limit)
             continue
         found = (begin, end - 1) if lacks_first != lacks_second else ()
         total += Tally(
@@ -245,19 +255,20 @@ def _swept(
             size if lacks_first and lacks_second else 0,
             found,
         )
-        advance(size)
+        computing.advance(size)
     return total
 
 
-def _undefined(part: Part) -> list[tuple[int, int]]:
-    """Return the intervals, from a code to before another, for which a rule is undefined by its steps."""
+def _undefined(part: Part) -> list[tuple[int, int]] | None:
+    """Return the intervals, from a code to before another, for which a rule is undefined by its steps; None where only
+    its kernel tells.
+    """
     if part.steps is None:
-        return []
+        return None
     try:
         pieces = segments(part.steps, part.lowest, part.highest)
     except TooManySegmentsError:
-        # What wraps so often is defined everywhere, or found to be undefined by the kernel.
-        return []
+        return None
     return [(each.lowest, each.highest + 1) for each in pieces if each.undefined]
 
 

@@ -113,9 +113,13 @@ def _fixed_point(stage: FixedPoint, multiplier: Multiplier, sides: Sides) -> Ste
 def _value(sides: Sides, width: int) -> Steps:
     """v = q - z_in, which has to be of so many bits and a sign."""
     source, zero = sides.source, int(sides.zeros_in[0])
+    return (*add(-zero), *_in_width(source.lowest - zero, source.highest - zero, width))
+
+
+def _in_width(lowest: int, highest: int, width: int) -> Steps:
+    """x, which has to be of so many bits and a sign, and lies between these."""
     bound = 1 << width
-    inside = -bound <= source.lowest - zero and source.highest - zero < bound
-    return (*add(-zero), *(() if inside else within(-bound, bound - 1)))
+    return () if -bound <= lowest and highest < bound else within(-bound, bound - 1)
 
 
 def _offset(plan: ScalingPlan) -> float:
@@ -137,7 +141,10 @@ def _float(stage: Float, plan: ScalingPlan) -> Steps:
     if stage.rule is FloatRule.F32_OFFSET:
         lowest, highest = (int(np.float32(bound)) for bound in bounds)
         near = max(lowest, target.lowest), min(highest, target.highest)
-        return (*product, *add(Fraction(_offset(plan))), *to_float(element), ("integer", "even"), ("clamp", *near))
+        # The zero point of the source is part of the offset.
+        steps = (*_in_width(sides.source.lowest, sides.source.highest, prepared.width), *product)
+        steps += (*add(Fraction(_offset(plan))), *to_float(element))
+        return (*steps, ("integer", "even"), ("clamp", *near))
     steps = (*_value(sides, prepared.width), *product)
     if stage.rule is FloatRule.F64_EVEN_OFFSET:
         return (*steps, *add(zero_out), *to_float(element), ("integer", "even"), ("clamp", *bounds))

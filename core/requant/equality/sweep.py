@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.equality.rules import Array, Part, Rule
-from requant.errors import UnsupportedError
+from requant.errors import LimitError, UnsupportedError
 from requant.errors.cancellation import check_cancelled
 
 MAX_INPUTS = 1 << 32
@@ -25,6 +25,7 @@ MAX_INPUTS = 1 << 32
 
 _PIECE = 1 << 16
 _STRIP = 1 << 23
+_STRIP_OF_ONE = 1 << 20
 _BLOCK = 64
 SAMPLES = 16
 _LOOK_EVERY = 0.1
@@ -77,11 +78,13 @@ def sweep(
     interval: tuple[int, int],
     progress: Callable[[int], None],
     workers: int | None = None,
+    limit: int = MAX_INPUTS,
 ) -> Tally:
     """Compare two rules for the inputs of a part from the first to the last code of an interval.
 
     `progress` is called with how many more inputs are done. `workers`: threads; as many as there are cores by default.
-    What `cancellation_check` raises ends it. Raise UnsupportedError for more than MAX_INPUTS inputs.
+    One is this thread, whose time is then that of the work. What `cancellation_check` raises ends it. Raise
+    UnsupportedError for more than MAX_INPUTS inputs, LimitError for more than `limit`.
     """
     begin, end = interval[0], interval[1] + 1
     if end - begin > MAX_INPUTS:
@@ -89,10 +92,23 @@ def sweep(
             f"there are {end - begin} {part.name} to compute, and at most 2^32 are; these rules are not proven to be "
             "monotone with few outcomes, so that thresholds do not decide"
         )
+    if end - begin > limit:
+        raise LimitError(
+            f"thresholds do not decide, so that {end - begin} inputs have to be computed; at most {limit} are in one "
+            "request, and up to 2^32 in a job",
+            limit=limit,
+        )
     stopped = threading.Event()
     work = _Strips(first, second, part, stopped)
     count = workers or os.cpu_count() or 1
     total = Tally()
+    if count == 1:
+        for start in range(begin, end, _STRIP_OF_ONE):
+            check_cancelled()
+            stop = min(start + _STRIP_OF_ONE, end)
+            total += work.run(start, stop)
+            progress(stop - start)
+        return total
     with ThreadPoolExecutor(count, "requant-sweep") as pool:
         waiting: deque[tuple[int, Future[Tally]]] = deque()
         try:

@@ -39,5 +39,5 @@ def arithmetic_key(plan: Any) -> Hashable:
         skipped = {name for kind, names in _NAMES.items() if isinstance(plan, kind) for name in names}
         values = (arithmetic_key(getattr(plan, each.name)) for each in fields(plan) if each.name not in skipped)
         return type(plan), *values
-    # What else has no equality of its own, such as a compiled kernel, is equal to itself.
-    return plan if isinstance(plan, Hashable) else id(plan)
+    # What else has no equality of its own, such as a compiled kernel, is equal to itself, or to nothing.
+    return plan if isinstance(plan, Hashable) else object()

@@ -11,15 +11,12 @@ import numpy as np
 from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import flat_bits
 from requant.convert.explain.explanation import Step
-from requant.description import Array
+from requant.description import Array, OperationCall
 from requant.errors import RequantError
 from requant.identification.candidates import Candidate, options_for
 from requant.identification.separation import one_channel
 from requant.mlir.types import TensorType, Type, UniformPerAxisType, UniformSubChannelType
-from requant.operations.conversions import CONVERSION_OPTIONS
-from requant.operations.explain import EXPLAINERS
 from requant.plan.operands import static_shape
-from requant.profiles import Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +43,23 @@ def first_divergence(call: ArrayCall, index: int, candidate: Candidate, other: C
 
 def _steps(call: ArrayCall, index: int, candidate: Candidate) -> Sequence[Step]:
     """Return the steps of one element of a conversion; of other operations, none."""
-    if call.operation.name not in tuple(Operation):
+    if call.operation.explainer is None:
         return ()
-    operation = Operation(call.operation.name)
     options: Mapping[str, Any] = {**call.operation.defaults, **call.options, **options_for(candidate, call)}
     source, target = call.types["input"], options["output_type"]
     output = target.element if isinstance(target, TensorType) else target
     channel = _channel(static_shape(source), index, source.element, output)
     if channel is None:
         return ()
-    replaced = {each.name: options[each.name] for each in CONVERSION_OPTIONS[operation]}
-    explainer = EXPLAINERS[operation](
-        TensorType((1, 1), one_channel(source.element, channel)),
-        None if output is None else one_channel(output, channel),
-        options["profile"],
-        **{name: value for name, value in replaced.items() if value is not None},
+    one = OperationCall(
+        {"input": TensorType((1, 1), one_channel(source.element, channel))},
+        {**options, "output_type": None if output is None else one_channel(output, channel)},
     )
+    explainer = call.operation.explainer(one)
     value: Array = np.ascontiguousarray(call.arrays["input"]).reshape(-1)[index : index + 1]
     stored = flat_bits(value, explainer.plan.input_dtype, source.element, "input")
-    return explainer.element(0, stored).steps
+    steps: Sequence[Step] = explainer.element(0, stored).steps
+    return steps
 
 
 def _channel(shape: Sequence[int], index: int, *elements: Type | None) -> int | None:

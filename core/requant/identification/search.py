@@ -139,5 +139,5 @@ class Search:
 
 
 def _key(work: PlannedWork) -> Hashable:
-    """Return what tells the arithmetic of a work apart; of one without a plan, itself."""
-    return id(work) if work.arithmetic is None else arithmetic_key(work.arithmetic)
+    """Return what tells the arithmetic of a work apart; of one without a plan, what is equal to nothing else."""
+    return object() if work.arithmetic is None else arithmetic_key(work.arithmetic)

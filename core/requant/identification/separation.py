@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import TypeVar
 
 import numpy as np
@@ -36,7 +37,7 @@ _SPREAD = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class DecidingInput:
     """An input that tells candidates apart: of which call and channel, as the plan takes it, and what each class of
     candidates gives, as it is stored.
     """
@@ -57,10 +58,13 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Separation:
-    """Candidates in classes, and as few inputs as tell the classes apart."""
+    """Candidates in classes, and as few inputs as tell the classes apart. `others`: the calls that were not looked at,
+    since they are no rules of single numbers.
+    """
 
     classes: tuple[Class, ...]
-    probes: tuple[Probe, ...]
+    inputs: tuple[DecidingInput, ...]
+    others: tuple[int, ...]
 
 
 def channel_count(call: ArrayCall) -> int:
@@ -121,38 +125,44 @@ def separate(
     calls: Sequence[ArrayCall],
     candidates: Sequence[Candidate],
     is_late: Callable[[], bool] = lambda: False,
-) -> Separation | None:
+) -> Separation:
     """Return what tells candidates apart. They have to be defined for all calls.
 
-    Channels are looked at one after the other until all candidates are apart. None: there is no call of single numbers.
+    Channels are looked at one after the other until all candidates are apart.
     """
-    signatures = np.zeros((len(candidates), 0), np.int64)
+    signatures: list[tuple[bytes, ...]] = [()] * len(candidates)
+    splits = np.zeros((len(candidates), 0), np.int64)
     certain = np.ones(len(candidates), np.bool_)
-    probes: list[Probe] = []
-    looked_at = False
+    inputs: list[DecidingInput] = []
+    others = []
     for index, call in enumerate(calls):
         for channel in range(channel_count(call)):
+            if len(set(signatures)) == len(candidates):
+                break
+            if is_late():
+                certain[:] = False
+                break
             try:
-                rules = None if is_late() else rules_of(call, candidates, channel)
+                rules = rules_of(call, candidates, channel)
             except RequantError:
                 rules = None
             if rules is None:
-                certain[:] = False
+                others.append(index)
                 break
-            looked_at = True
             for position in range(len(rules[0].parts)):
                 codes, outcomes, stairs = _outcomes(rules, position)
                 certain &= stairs
-                differs = np.flatnonzero((outcomes != outcomes[:1]).any(axis=0))
-                signatures = np.concatenate([signatures, outcomes[:, differs]], axis=1)
+                signatures = [
+                    (*known, blake2b(row.tobytes()).digest()) for known, row in zip(signatures, outcomes, strict=True)
+                ]
+                differs = first_of_each_split(outcomes)
+                splits = np.concatenate([splits, outcomes[:, differs]], axis=1)
                 values = rules[0].array(rules[0].parts[position], codes[differs])
-                probes += [
-                    Probe(index, channel, values[place], outcomes[:, column])
+                inputs += [
+                    DecidingInput(index, channel, values[place], outcomes[:, column])
                     for place, column in enumerate(differs.tolist())
                 ]
-            if len(np.unique(signatures, axis=0)) == len(candidates):
-                break
-    return _separated(signatures, probes, certain) if looked_at else None
+    return _separated(signatures, splits, inputs, certain, tuple(others))
 
 
 def _outcomes(rules: Sequence[Rule], position: int) -> tuple[Array, Array, Array]:
@@ -181,25 +191,52 @@ def _outcome_bits(rule: Rule) -> int:
     return 8 * rule.plan.output_dtype.itemsize
 
 
-def _separated(signatures: Array, probes: Sequence[Probe], certain: Array) -> Separation:
-    """Choose the fewest probes, one after the other that splits the most, and return them with the classes."""
-    _, of_candidate = np.unique(signatures, axis=0, return_inverse=True)
-    of_candidate = of_candidate.reshape(-1)
-    members = {each: np.flatnonzero(of_candidate == each) for each in dict.fromkeys(of_candidate.tolist())}
-    classes = tuple(Class(tuple(each.tolist()), bool(certain[each].all())) for each in members.values())
-    # Of the many inputs that tell the same classes apart, the first.
-    outcomes, firsts = np.unique(signatures[[int(each[0]) for each in members.values()]], axis=1, return_index=True)
+def _separated(
+    signatures: Sequence[tuple[bytes, ...]],
+    splits: Array,
+    inputs: Sequence[DecidingInput],
+    certain: Array,
+    others: tuple[int, ...],
+) -> Separation:
+    """Choose the fewest inputs and return them with the classes."""
+    members: dict[tuple[bytes, ...], list[int]] = {}
+    for place, signature in enumerate(signatures):
+        members.setdefault(signature, []).append(place)
+    classes = tuple(Class(tuple(each), len(each) == 1 or bool(certain[each].all())) for each in members.values())
+    outcomes = splits[[each[0] for each in members.values()]]
+    chosen = tuple(replace(inputs[each], outcomes=outcomes[:, each]) for each in fewest(outcomes))
+    return Separation(classes, chosen, others)
+
+
+def fewest(outcomes: Array) -> list[int]:
+    """Return the columns, at most 16, that tell all rows apart: one after the other that splits the most."""
     chosen: list[int] = []
-    groups = np.zeros(len(classes), np.int64)
-    while len(np.unique(groups)) < len(classes) and len(chosen) < MAX_INPUTS:
-        counts = [len(_split(groups, outcomes[:, column])[0]) for column in range(outcomes.shape[1])]
-        chosen.append(int(np.argmax(counts)))
-        groups = _split(groups, outcomes[:, chosen[-1]])[1]
-    kept = (replace(probes[firsts[each]], outcomes=outcomes[:, each]) for each in chosen)
-    return Separation(classes, tuple(kept))
+    groups = np.zeros(len(outcomes), np.int64)
+    while len(chosen) < MAX_INPUTS and outcomes.size:
+        counts = _group_counts(groups, outcomes)
+        place = int(np.argmax(counts))
+        if counts[place] == len(np.unique(groups)):
+            break
+        chosen.append(place)
+        groups = np.unique(np.stack([groups, outcomes[:, place]]), axis=1, return_inverse=True)[1].reshape(-1)
+    return chosen
 
 
-def _split(groups: Array, outcomes: Array) -> tuple[Array, Array]:
-    """Return the pairs of a group and an outcome, and the place of each member's among them."""
-    pairs, places = np.unique(np.stack([groups, outcomes]), axis=1, return_inverse=True)
-    return pairs[0], places.reshape(-1)
+def first_of_each_split(outcomes: Array) -> Array:
+    """Return the columns in which outcomes differ; of those that lie equally far from their first outcome, which split
+    candidates alike, the first.
+    """
+    distances = outcomes - outcomes[:1]
+    weights = np.random.default_rng(0).integers(1, 1 << 62, len(outcomes)) | 1
+    found = np.sort(np.unique(weights @ distances, return_index=True)[1])
+    differ: Array = found[(distances[:, found] != 0).any(axis=0)]
+    return differ
+
+
+def _group_counts(groups: Array, splits: Array) -> Array:
+    """Return into how many groups each column would split these."""
+    order = np.lexsort((splits, np.broadcast_to(groups[:, np.newaxis], splits.shape)), axis=0)
+    of_group, outcomes = groups[order], np.take_along_axis(splits, order, axis=0)
+    differs = (of_group[1:] != of_group[:-1]) | (outcomes[1:] != outcomes[:-1])
+    counts: Array = 1 + np.count_nonzero(differs, axis=0)
+    return counts

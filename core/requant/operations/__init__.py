@@ -10,6 +10,7 @@ from requant.operations.bias import DERIVE_BIAS
 from requant.operations.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
 from requant.operations.compare import COMPARE
 from requant.operations.conversions import CONVERSIONS
+from requant.operations.equivalence import EQUIVALENCE
 from requant.operations.fake_quantize import FAKE_QUANTIZE
 from requant.operations.identify import identify_operation
 from requant.operations.modules import LOWER
@@ -36,6 +37,6 @@ _CALLED = (
 IDENTIFY = identify_operation({each.name: each for each in (*CONVERSIONS.values(), *_CALLED)})
 
 OPERATIONS: Mapping[str, Operation] = {
-    each.name: each for each in (*_CALLED, IDENTIFY, PARSE_TYPE, TRANSLATE_TYPE, LOWER)
+    each.name: each for each in (*_CALLED, IDENTIFY, EQUIVALENCE, PARSE_TYPE, TRANSLATE_TYPE, LOWER)
 }
 """All of them by name."""

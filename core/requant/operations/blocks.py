@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from requant.convert.blocks.block_tensor import BlockFormat, dequantize_blocks, expected_parts, quantize_blocks
-from requant.convert.blocks.mx import MxRule
+from requant.convert.blocks.mx import MX_ELEMENTS, MxRule
 from requant.convert.blocks.nvfp4 import GlobalScale
 from requant.description import (
     Array,
@@ -71,8 +71,19 @@ def _plan_quantize(call: OperationCall) -> PlannedWork:
         return Result({name: TensorValue(part.type, part.data) for name, part in blocks.parts.items()}, members)
 
     return PlannedWork(
-        operands={"input": Stored(tensor, element.tensor_dtype)}, run=run, byte_count=2 * 4 * prod(shape)
+        operands={"input": Stored(tensor, element.tensor_dtype)},
+        run=run,
+        byte_count=2 * 4 * prod(shape),
+        plan=_deciding(options),
     )
+
+
+def _deciding(options: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what decides all bits beside the tensors: the format, and those options that it has."""
+    format_ = options["format"]
+    if format_ is BlockFormat.NVFP4:
+        return format_, options["global_scale"]
+    return (format_, options.get("rule")) if format_ in MX_ELEMENTS else (format_,)
 
 
 QUANTIZE_BLOCKS = Operation(
@@ -163,6 +174,7 @@ def _plan_dequantize(call: OperationCall) -> PlannedWork:
         operands={name: Stored(expected, _dtype(expected.element)) for name, expected in parts.items()},
         run=run,
         byte_count=2 * 4 * prod(shape),
+        plan=_deciding(call.options),
     )
 
 

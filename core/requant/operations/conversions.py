@@ -17,6 +17,9 @@ import numpy as np
 from requant import profiles
 from requant.comparison.comparison import ErrorReport, conversion_error
 from requant.convert.dequantize import plan_dequantize
+from requant.convert.explain.dequantize import dequantize_explainer
+from requant.convert.explain.quantize import quantize_explainer
+from requant.convert.explain.requantize import requantize_explainer
 from requant.convert.quantize import NanPolicy, plan_quantize, rounding_named
 from requant.convert.quantize_plans import ROUNDINGS
 from requant.convert.requantize import plan_requantize
@@ -233,6 +236,7 @@ QUANTIZE = Operation(
     reply_description="The quantized tensor, a report, and the parameters that were derived.",
     converts=profiles.Operation.QUANTIZE,
     plan=lambda call: _planned(profiles.Operation.QUANTIZE, call),
+    explainer=lambda call: build_from_call(profiles.Operation.QUANTIZE, call, quantize_explainer),
     example={
         "input": {"type": "tensor<2x2xf32>", "values": [0.25, 0.75, -1.5, "Infinity"]},
         "output_type": "!quant.uniform<i8:f32, 0.5:3>",
@@ -263,6 +267,7 @@ DEQUANTIZE = Operation(
     reply_title="ConversionReply",
     reply_description="The converted tensor and a report.",
     plan=lambda call: _planned(profiles.Operation.DEQUANTIZE, call),
+    explainer=lambda call: build_from_call(profiles.Operation.DEQUANTIZE, call, dequantize_explainer),
     example={"input": {"type": "tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>", "values": [3, 4, 0, 127]}},
 )
 
@@ -299,6 +304,7 @@ REQUANTIZE = Operation(
     "There is one multiplier, or one per channel; none where the profile dequantizes and quantizes again.",
     converts=profiles.Operation.REQUANTIZE,
     plan=lambda call: _planned(profiles.Operation.REQUANTIZE, call),
+    explainer=lambda call: build_from_call(profiles.Operation.REQUANTIZE, call, requantize_explainer),
     example={
         "input": {"type": "tensor<4x!quant.uniform<i32:f32, 0.001>>", "data": "6AMAANAHAAC4CwAAoA8AAA=="},
         "output_type": "!quant.uniform<i8:f32, 0.25:-1>",

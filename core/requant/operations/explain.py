@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import partial
 from math import prod
 from typing import Any
 
 from requant import profiles
-from requant.convert.explain.dequantize import dequantize_explainer
 from requant.convert.explain.explanation import (
     ElementExplanation,
-    Explainer,
     Explanation,
     Saturation,
     Step,
     StepKind,
 )
-from requant.convert.explain.quantize import quantize_explainer
-from requant.convert.explain.requantize import requantize_explainer
 from requant.convert.explain.working import float_text
 from requant.description import (
     Array,
@@ -35,7 +31,7 @@ from requant.description import (
 from requant.errors import LimitError, error_side
 from requant.formats.elements import FloatElement
 from requant.mlir.types import ElementType
-from requant.operations.conversions import CONVERSIONS, ConversionReply, build_from_call
+from requant.operations.conversions import CONVERSIONS, ConversionReply
 from requant.operations.derived_scales import (
     CALIBRATION,
     check_no_calibration,
@@ -48,12 +44,6 @@ BYTES_PER_EXPLAINED_ELEMENT = 16 << 10
 """About how much memory the steps of an element and their JSON take."""
 CHARACTERS_PER_ELEMENT = 256
 """The cost of explaining an element, in characters of text that cost the same."""
-
-EXPLAINERS: Mapping[profiles.Operation, Callable[..., Explainer]] = {
-    profiles.Operation.QUANTIZE: quantize_explainer,
-    profiles.Operation.DEQUANTIZE: dequantize_explainer,
-    profiles.Operation.REQUANTIZE: requantize_explainer,
-}
 
 
 def explanation_members(explanation: Explanation) -> dict[str, Any]:
@@ -171,7 +161,9 @@ def _planned(conversion: profiles.Operation, call: OperationCall) -> PlannedWork
             derived = plan_with_derived_scales(call, partial(_planned, conversion))
             return _of_steps(derived, prod(static_shape(tensor)), call)
         check_no_calibration(call.options[CALIBRATION.name])
-    explainer = build_from_call(conversion, call, EXPLAINERS[conversion])
+    make = CONVERSIONS[conversion].explainer
+    assert make is not None
+    explainer = make(call)
     plan = explainer.plan
     reply = ConversionReply(conversion, call, plan)
 

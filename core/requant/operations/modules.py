@@ -163,7 +163,7 @@ def evaluate_module(text: str, function: str, read_inputs: ReadInputs, limits: M
         inputs.append(Tensor(given.type, elements.reshape(static_shape(given.type))))
     with default_pointer("/module", LoweringError, PreconditionError, LimitError):
         results = evaluate(module, found, inputs)
-    return [TypedElements(each.type, _exchanged(np.ascontiguousarray(each.elements).reshape(-1))) for each in results]
+    return [TypedElements(each.type, exchanged(np.ascontiguousarray(each.elements).reshape(-1))) for each in results]
 
 
 def evaluation_bytes(limits: ModuleLimits) -> int:
@@ -183,7 +183,8 @@ def _evaluated_dtype(element: ElementType) -> np.dtype[Any]:
     return dtype_of(element)
 
 
-def _exchanged(elements: Array) -> Array:
+def exchanged(elements: Array) -> Array:
+    """Return elements that come out of an evaluation in their exchanged dtype."""
     if elements.dtype == _BOOL:
         return elements.view(np.int8)
     return elements.view(np.uint16) if elements.dtype.name == _BFLOAT16 else elements

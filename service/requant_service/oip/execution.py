@@ -166,7 +166,8 @@ async def _with_shared_inputs(
         if each.region is not None:
             data = shared.inputs[each.name].data
             in_place = conversion or (len(data) > _COPIED and is_aligned(data, each.datatype.dtype))
-            if not in_place or slot_named(model.inputs[:1], each.name) is None:
+            slot = slot_named(model.inputs[:1], each.name)
+            if not in_place or slot is None or slot.copied:
                 await reserve(len(data))
                 data = await running.executor.run_array(len(data), data.copy)
             inputs[each.name] = oip.tensor_of_blob(each, data)

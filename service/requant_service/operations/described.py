@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from requant.description import Limits, ModuleLimits, Operation, OperationCall, PlannedWork
+from requant.description import Kind, Limits, Member, ModuleLimits, Operation, OperationCall, PlannedWork
 from requant.errors import (
     InvalidRequestError,
     LimitError,
@@ -102,6 +102,20 @@ def weight(work: PlannedWork, byte_count: int, settings: Settings) -> int:
     event loop, if it searches.
     """
     return max(byte_count, work.cost, settings.inline_bytes + 1 if work.searches else 0)
+
+
+def decimal_texts(member: Member, value: Any) -> Any:
+    """Return the value of a member with the numbers in it as texts that are texts in JSON."""
+    if not member.members:
+        return repr(value) if member.kind is Kind.DECIMAL else value
+    if all(each.kind is not Kind.DECIMAL and not each.members for each in member.members):
+        return value
+    known = {each.name: each for each in member.members}
+
+    def written(group: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: decimal_texts(known[name], each) for name, each in group.items()}
+
+    return list(map(written, value)) if member.repeated else written(value)
 
 
 def common_type(types: Sequence[TensorType], places: Sequence[str]) -> TensorType:

@@ -99,8 +99,9 @@ class Case:
             arrays = {"input": rng.integers(-128, 128, size).astype(np.int8)}
             types = {"input": text if self.opened == "input" else known}
             options = {"output_type": known if self.opened == "input" else text}
-        self.element = parse_type(text)
-        assert isinstance(self.element, UniformType)
+        parsed = parse_type(text)
+        assert isinstance(parsed, UniformType)
+        self.element = parsed
         self.known = call_of(self.operation, arrays, types, options)
         self.options = options_for(self.candidate, self.known)
         self.call: ArrayCall | None = None

@@ -54,15 +54,21 @@ def quantize(rng: np.random.Generator) -> Dump:
     of, arguments = _case(rng, ("tensor", "channel"))
     source = draws.reals(rng, of, odd=False)
     empty = as_tensor(np.empty(0, np.int8))
-    found = library_quantize(as_tensor(source), *_parameters(of), arguments, dtype=empty.dtype)
-    return draws.quantize_dump(of, source, as_array(found), label=LABEL)
+
+    def run(reals: Array) -> Array:
+        return as_array(library_quantize(as_tensor(reals), *_parameters(of), arguments, dtype=empty.dtype))
+
+    return draws.quantize_dump(of, source, run, label=LABEL)
 
 
 def dequantize(rng: np.random.Generator) -> Dump:
     of, arguments = _case(rng, ("tensor", "channel", "group"))
     source = draws.stored(rng, of)
-    found = library_dequantize(as_tensor(source), *_parameters(of), arguments)
-    return draws.dequantize_dump(of, source, as_array(found), label=LABEL if of.block is None else OF_GROUPS)
+
+    def run(stored: Array) -> Array:
+        return as_array(library_dequantize(as_tensor(stored), *_parameters(of), arguments))
+
+    return draws.dequantize_dump(of, source, run, label=LABEL if of.block is None else OF_GROUPS)
 
 
 def dumps(rng: np.random.Generator, count: int) -> Iterator[Dump]:

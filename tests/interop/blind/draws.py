@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.interop.blind.dump import Dump, tensor_text
+from tests.interop.blind.dump import Answer, Arrays, Dump, Types, dumped, tensor_text
 from tests.interop.casts.cast_data import DTYPES as DTYPES_OF
 from tests.interop.casts.cast_data import WIDE, chosen, stored_data
 from tests.interop.integer.quantized_tensors import DTYPES, Quantized
@@ -159,37 +159,48 @@ def typed(array: Array, element: str) -> Array:
     return array.view(DTYPES_OF[element]) if element in DTYPES_OF and array.dtype.kind == "u" else array
 
 
-def quantize_dump(of: Case, source: Array, observed: Array, *, label: dict[str, str], **options: Any) -> Dump:
+Run = Callable[[Array], Array]
+"""A system's conversion, from one array to one."""
+
+
+def _answer(run: Run, source: Array, element: str) -> Answer:
+    """What takes and gives arrays as a dump has them, by a conversion of arrays such as `source` to an element type."""
+
+    def answer(arrays: Arrays, _: Types) -> dict[str, Array]:
+        return {"output": typed(run(arrays["input"].view(source.dtype)), element)}
+
+    return answer
+
+
+def quantize_dump(of: Case, source: Array, run: Run, *, label: dict[str, str], **options: Any) -> Dump:
     """A quantize of reals."""
-    given = {"output_type": of.element, **options}
     types = {"input": tensor_text(of.shape, of.expressed)}
-    outputs = {"output": typed(observed, of.storage)}
-    return Dump("quantize", {"input": typed(source, of.expressed)}, types, given, outputs, label=label)
+    arrays, answer = {"input": typed(source, of.expressed)}, _answer(run, source, of.storage)
+    return dumped("quantize", arrays, types, {"output_type": of.element, **options}, answer, label=label)
 
 
-def dequantize_dump(of: Case, source: Array, observed: Array, *, label: dict[str, str]) -> Dump:
+def dequantize_dump(of: Case, source: Array, run: Run, *, label: dict[str, str]) -> Dump:
     """A dequantize of stored numbers."""
     types = {"input": tensor_text(of.shape, of.element)}
-    outputs = {"output": typed(observed, of.expressed)}
-    return Dump("dequantize", {"input": typed(source, of.storage)}, types, {}, outputs, label=label)
+    arrays, answer = {"input": typed(source, of.storage)}, _answer(run, source, of.expressed)
+    return dumped("dequantize", arrays, types, {}, answer, label=label)
 
 
-def requantize_dump(of: Case, output: str, source: Array, observed: Array, *, label: dict[str, str]) -> Dump:
+def requantize_dump(of: Case, output: str, source: Array, run: Run, *, label: dict[str, str]) -> Dump:
     """A requantize of stored numbers to an element type."""
     types = {"input": tensor_text(of.shape, of.element)}
-    return Dump("requantize", {"input": source}, types, {"output_type": output}, {"output": observed}, label=label)
+    answer = _answer(run, source, "")
+    return dumped("requantize", {"input": source}, types, {"output_type": output}, answer, label=label)
 
 
-def cast_dump(
-    source: Array, element: str, output: str, observed: Array, *, label: dict[str, str], **options: Any
-) -> Dump:
+def cast_dump(source: Array, element: str, output: str, run: Run, *, label: dict[str, str], **options: Any) -> Dump:
     """A cast of a wide float to one of at most 16 bits, which is a quantize, or of another, which is a dequantize."""
     narrows = element in WIDE and output not in ("f32", "f64")
     types = {"input": tensor_text(source.shape, element)}
     given = {"output_type": output, **options}
     operation = "quantize" if narrows else "dequantize"
-    outputs = {"output": typed(observed, output)}
-    return Dump(operation, {"input": typed(source, element)}, types, given, outputs, label=label)
+    arrays, answer = {"input": typed(source, element)}, _answer(run, source, output)
+    return dumped(operation, arrays, types, given, answer, label=label)
 
 
 Kind = Callable[[np.random.Generator], Dump]

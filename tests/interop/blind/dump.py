@@ -5,7 +5,7 @@ The label is right if and only if our own kernels give the observed bits with it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,10 @@ from requant.operations import OPERATIONS
 from requant.operations.conversions import CONVERSIONS
 
 Array = NDArray[Any]
+Arrays = Mapping[str, Array]
+Types = Mapping[str, str]
+Answer = Callable[[Arrays, Types], dict[str, Array]]
+"""What a system gives for other tensors of one call: the outputs by name, for the inputs and their types by name."""
 
 DUMPED: Mapping[str, Operation] = {**OPERATIONS, **{each.name: each for each in CONVERSIONS.values()}}
 """The operations that a dump may be of, by name. A cast is a quantize or a dequantize between floats."""
@@ -30,7 +34,9 @@ class Dump:
 
     `arrays`: the inputs by name, and their types as MLIR text in `types`; numbers, such as the ends of a range, have
     none. `options`: those that a caller knows, such as `output_type`. `observed`: the outputs by name. `label`: the
-    options that choose the arithmetic, such as `profile` and `scheme`, of which a caller has no idea.
+    options that choose the arithmetic, such as `profile` and `scheme`, of which a caller has no idea. `answer`: the
+    system, which can be asked anew with other tensors and everything else as it was, a conversion with tensors of the
+    same shape; None where there is nothing to vary.
     """
 
     operation: str
@@ -39,10 +45,19 @@ class Dump:
     options: dict[str, Any]
     observed: dict[str, Array]
     label: dict[str, str] = field(kw_only=True)
+    answer: Answer | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{name} {list(each.shape)}" for name, each in self.arrays.items())
         return f"{self.operation} of {shapes}, {self.types}, {self.options}, by {self.label}"
+
+
+def dumped(
+    operation: str, arrays: dict[str, Array], types: dict[str, str], options: dict[str, Any], answer: Answer,
+    *, label: dict[str, str],
+) -> Dump:  # fmt: skip
+    """A dump of a system that can be asked anew."""
+    return Dump(operation, arrays, types, options, answer(arrays, types), label=label, answer=answer)
 
 
 def tensor_text(shape: tuple[int, ...], element: str) -> str:

@@ -17,6 +17,7 @@ from ai_edge_litert.interpreter import OpResolverType
 from requant.integer.conv2d import conv2d_integers
 from tests.interop.blind import draws
 from tests.interop.blind.dump import Array, Dump
+from tests.interop.blind.products import Operand as Numbers
 from tests.interop.blind.products import add_dump, conv2d_dump, matmul_dump, rectified
 from tests.interop.integer import litert_operators
 from tests.interop.integer.litert_operators import window_of
@@ -57,7 +58,7 @@ def quantize(rng: np.random.Generator, resolver: Any) -> Dump:
         of, label = draws.case(rng, str(rng.choice(["i8", "u8"])), per_axis=False, sizes=sizes), XNNPACK
     source = draws.reals(rng, of, odd=resolver is not OPTIMIZED)
     model = one_operator(QUANTIZE, of.shape, Operand("f32"), operand(of))
-    return draws.quantize_dump(of, source, run(model, source, resolver), label=label)
+    return draws.quantize_dump(of, source, lambda x: run(model, x, resolver), label=label)
 
 
 def dequantize(rng: np.random.Generator, resolver: Any) -> Dump:
@@ -67,8 +68,10 @@ def dequantize(rng: np.random.Generator, resolver: Any) -> Dump:
     symmetric = storage == "i16" or resolver is OPTIMIZED
     of = draws.case(rng, storage, per_axis=False if one else None, symmetric=symmetric)
     source = draws.stored(rng, of)
-    observed = run(one_operator(DEQUANTIZE, of.shape, operand(of), Operand("f32")), source, resolver)
-    return draws.dequantize_dump(of, source, observed, label=XNNPACK if resolver is DEFAULT else LITERT)
+    model, label = one_operator(DEQUANTIZE, of.shape, operand(of), Operand("f32")), LITERT
+    if resolver is DEFAULT:
+        label = XNNPACK
+    return draws.dequantize_dump(of, source, lambda q: run(model, q, resolver), label=label)
 
 
 def requantize(rng: np.random.Generator, resolver: Any) -> Dump:
@@ -84,13 +87,13 @@ def requantize(rng: np.random.Generator, resolver: Any) -> Dump:
         np.array(0 if symmetric else draws.zero_point(rng, target) if target != "i16" else int(rng.integers(-5, 6))),
     )  # fmt: skip
     stored = draws.stored(rng, given)
-    observed = run(one_operator(QUANTIZE, sizes, operand(given), operand(wanted)), stored, resolver)
+    model = one_operator(QUANTIZE, sizes, operand(given), operand(wanted))
     label = LITERT
     if resolver is DEFAULT:
         label = XNNPACK
     elif resolver is OPTIMIZED and source != "i16":
         label = ARM_VECTOR
-    return draws.requantize_dump(given, wanted.element, stored, observed, label=label)
+    return draws.requantize_dump(given, wanted.element, stored, lambda q: run(model, q, resolver), label=label)
 
 
 def products_label(resolver: Any, storage: str) -> dict[str, str]:
@@ -130,13 +133,16 @@ def fully_connected(rng: np.random.Generator, resolver: Any) -> Dump:
     if rng.random() < 0.7 or storage == "i8":
         reach = 1 + int(np.abs(sums).max()) // 2
         bias = rng.integers(-reach, reach, columns).astype(np.int32)
-    model = litert_operators.fully_connected(
-        x_side, rows, (per_axis("i8", scales, 0), w), y_side, bias, activation=activation,
-        version=5 if storage == "i8" else 11,
-    )  # fmt: skip
-    observed = run_inputs(model, [x], resolver)
+
+    def product(lhs: Numbers, rhs: Numbers, added: Array | None) -> Array:
+        of_weights = per_axis("i8", rhs[0].scales, 0), np.ascontiguousarray(rhs[1].T)
+        model = litert_operators.fully_connected(
+            lhs[0], len(lhs[1]), of_weights, y_side, added, activation=activation, version=5 if storage == "i8" else 11
+        )
+        return run_inputs(model, [lhs[1]], resolver)
+
     rhs = per_axis("i8", scales, 1), np.ascontiguousarray(w.T)
-    return matmul_dump((x_side, x), rhs, y_side, observed, bias=bias, label=products_label(resolver, storage))
+    return matmul_dump((x_side, x), rhs, y_side, product, bias=bias, label=products_label(resolver, storage))
 
 
 def batch_matmul(rng: np.random.Generator, resolver: Any) -> Dump:
@@ -148,9 +154,13 @@ def batch_matmul(rng: np.random.Generator, resolver: Any) -> Dump:
     per_sum = float(a_side.scales[0]) * float(b_side.scales[0])
     point = 0 if storage == "i16" else draws.zero_point(rng, storage)
     y_side = per_tensor(storage, draws.output_scale(rng, sums, per_sum, bounds(storage)[1]), point)
-    observed = run_inputs(litert_operators.batch_matmul((a_side, b_side, y_side), a, b), [a, b], resolver)
+
+    def product(lhs: Numbers, rhs: Numbers, _: Array | None) -> Array:
+        model = litert_operators.batch_matmul((lhs[0], rhs[0], y_side), lhs[1], rhs[1])
+        return run_inputs(model, [lhs[1], rhs[1]], resolver)
+
     label = XNNPACK if resolver is DEFAULT else LITERT
-    return matmul_dump((a_side, a), (b_side, b), y_side, observed, label=label)
+    return matmul_dump((a_side, a), (b_side, b), y_side, product, label=label)
 
 
 def convolution(rng: np.random.Generator, resolver: Any) -> Dump:
@@ -170,12 +180,16 @@ def convolution(rng: np.random.Generator, resolver: Any) -> Dump:
     y_side, activation = output_side(rng, storage, sums, per_sum)
     reach = 1 + int(np.abs(sums.astype(np.int64)).max()) // 2
     bias = rng.integers(-reach, reach, outputs).astype(np.int32 if storage == "i8" else np.int64)
-    model = litert_operators.convolution(
-        (x_side, x.shape), (w_side, w), (y_side, sums.shape), bias, window,
-        multiplier=multiplier, activation=activation,
-    )  # fmt: skip
-    observed, label = run_inputs(model, [x], resolver), products_label(resolver, storage)
-    return conv2d_dump((x_side, x), (w_side, w), y_side, observed, window=window, bias=bias, label=label)
+
+    def product(lhs: Numbers, rhs: Numbers, added: Array | None) -> Array:
+        shape = conv2d_integers(lhs[1].astype(np.int16), rhs[1], int(x_side.zero_points[0]), 0, window=window).shape
+        model = litert_operators.convolution(
+            (lhs[0], lhs[1].shape), rhs, (y_side, shape), added, window, multiplier=multiplier, activation=activation
+        )
+        return run_inputs(model, [lhs[1]], resolver)
+
+    label = products_label(resolver, storage)
+    return conv2d_dump((x_side, x), (w_side, w), y_side, product, window=window, bias=bias, label=label)
 
 
 def add(rng: np.random.Generator, resolver: Any) -> Dump:
@@ -185,11 +199,14 @@ def add(rng: np.random.Generator, resolver: Any) -> Dump:
     sides = [per_tensor(storage, draws.scale(rng, -4, 0), point) for point in points]
     sides[2], name = rectified(rng, sides[2], limited=True)
     a, b = draws.numbers(rng, sides[0], *shape), draws.numbers(rng, sides[1], *shape)
-    model = litert_operators.add(shape, sides, activation=int(getattr(schema.ActivationFunctionType, name)))
-    observed = run_inputs(model, [a, b], resolver)
-    return add_dump(
-        (sides[0], a), (sides[1], b), sides[2], observed, label=LITERT if resolver is REFERENCE else XNNPACK
-    )
+
+    def total(lhs: Numbers, rhs: Numbers, _: Array | None) -> Array:
+        activation = int(getattr(schema.ActivationFunctionType, name))
+        model = litert_operators.add(lhs[1].shape, [lhs[0], rhs[0], sides[2]], activation=activation)
+        return run_inputs(model, [lhs[1], rhs[1]], resolver)
+
+    label = LITERT if resolver is REFERENCE else XNNPACK
+    return add_dump((sides[0], a), (sides[1], b), sides[2], total, label=label)
 
 
 KINDS = (quantize, requantize, fully_connected, convolution, add, dequantize, batch_matmul)

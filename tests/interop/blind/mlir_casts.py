@@ -18,13 +18,14 @@ def quantize(rng: np.random.Generator) -> Dump:
     """Of what the storage holds: it does not saturate."""
     of = draws.case(rng, str(rng.choice(STORAGES)))
     source = within(of, draws.reals(rng, of, odd=False))
-    return draws.quantize_dump(of, source, in_iree(of, "qcast", source).view(of.dtype), label=LABEL)
+    return draws.quantize_dump(of, source, lambda x: in_iree(of, "qcast", x).view(of.dtype), label=LABEL)
 
 
 def dequantize(rng: np.random.Generator) -> Dump:
     of = draws.case(rng, str(rng.choice(STORAGES)))
     source = draws.stored(rng, of)
-    return draws.dequantize_dump(of, source, in_iree(of, "dcast", source.view(f"i{source.itemsize}")), label=LABEL)
+    signless = f"i{source.itemsize}"
+    return draws.dequantize_dump(of, source, lambda q: in_iree(of, "dcast", q.view(signless)), label=LABEL)
 
 
 def dumps(rng: np.random.Generator, count: int) -> Iterator[Dump]:

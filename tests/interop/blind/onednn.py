@@ -14,7 +14,7 @@ import numpy as np
 from requant.integer.conv2d import WeightsLayout, Window, conv2d_integers
 from tests.interop.blind import draws
 from tests.interop.blind.dump import Array, Dump
-from tests.interop.blind.products import add_dump, conv2d_dump, matmul_dump
+from tests.interop.blind.products import Operand, add_dump, conv2d_dump, matmul_dump
 from tests.interop.integer.quantized_tensors import Quantized, per_axis, per_tensor
 from tests.interop.onednn.cases import NAMES, around, left_out
 from tests.interop.onednn.graphs import added, by_onednn
@@ -43,6 +43,14 @@ def scale(rng: np.random.Generator) -> float:
     return float(rng.choice(around(1.0, 12))) if rng.random() < 0.15 else draws.scale(rng)
 
 
+def _quantized(library: Onednn, of: Case, reals: Array) -> Array:
+    return library.run("Quantize", [("f32", reals)], kind_of(of.storage), **attributes_of(of))
+
+
+def _dequantized(library: Onednn, of: Case, stored: Array) -> Array:
+    return library.run("Dequantize", [(kind_of(of.storage), stored)], "f32", **attributes_of(of))
+
+
 def quantize(library: Onednn, rng: np.random.Generator) -> Dump:
     """Along an axis it takes no zero points. What NaN gives without any scale depends on the shape."""
     of = draws.case(rng, str(rng.choice(STORAGES)))
@@ -51,8 +59,7 @@ def quantize(library: Onednn, rng: np.random.Generator) -> Dump:
     source = draws.reals(rng, of)
     if left_out(of.scales) and of.axis is not None:
         source[np.isnan(source)] = 0
-    observed = library.run("Quantize", [("f32", source)], kind_of(of.storage), **attributes_of(of))
-    return draws.quantize_dump(of, source, observed, label=LABEL)
+    return draws.quantize_dump(of, source, lambda x: _quantized(library, of, x), label=LABEL)
 
 
 def dequantize(library: Onednn, rng: np.random.Generator) -> Dump:
@@ -60,8 +67,7 @@ def dequantize(library: Onednn, rng: np.random.Generator) -> Dump:
     if of.axis is not None:
         of = Case(of.shape, of.storage, "f32", of.scales, np.zeros_like(of.zero_points), of.axis)
     source = draws.stored(rng, of)
-    observed = library.run("Dequantize", [(kind_of(of.storage), source)], "f32", **attributes_of(of))
-    return draws.dequantize_dump(of, source, observed, label=LABEL)
+    return draws.dequantize_dump(of, source, lambda q: _dequantized(library, of, q), label=LABEL)
 
 
 def requantize(library: Onednn, rng: np.random.Generator) -> Dump:
@@ -69,9 +75,11 @@ def requantize(library: Onednn, rng: np.random.Generator) -> Dump:
     sizes = draws.shape(rng)
     given, wanted = (draws.case(rng, str(rng.choice(["i8", "u8"])), per_axis=False, sizes=sizes) for _ in range(2))
     source = draws.stored(rng, given)
-    real = library.run("Dequantize", [(kind_of(given.storage), source)], "f32", **attributes_of(given))
-    observed = library.run("Quantize", [("f32", real)], kind_of(wanted.storage), **attributes_of(wanted))
-    return draws.requantize_dump(given, wanted.element, source, observed, label=LABEL)
+
+    def run(stored: Array) -> Array:
+        return _quantized(library, wanted, _dequantized(library, given, stored))
+
+    return draws.requantize_dump(given, wanted.element, source, run, label=LABEL)
 
 
 def side(rng: np.random.Generator, storage: str) -> Quantized:
@@ -99,8 +107,12 @@ def matmul(library: Onednn, rng: np.random.Generator) -> Dump:
     x, w = draws.numbers(rng, lhs, rows, depth), rng.integers(-64, 64, (depth, columns)).astype(np.int8)
     sums = (x.astype(np.int64) - lhs.zero_points[0]) @ (w.astype(np.int64) - rhs.zero_points[0])
     output = output_side(rng, target, sums, (lhs, rhs))
-    product = Operator("MatMul", ("lhs_real", "rhs_real"), "real", "f32", sums.shape)
-    return matmul_dump((lhs, x), (rhs, w), output, by_onednn(library, product, (lhs, rhs, output), x, w), label=LABEL)
+
+    def product(a: Operand, b: Operand, _: Array | None) -> Array:
+        operator = Operator("MatMul", ("lhs_real", "rhs_real"), "real", "f32", (len(a[1]), b[1].shape[1]))
+        return by_onednn(library, operator, (a[0], b[0], output), a[1], b[1])
+
+    return matmul_dump((lhs, x), (rhs, w), output, product, label=LABEL)
 
 
 def convolution(library: Onednn, rng: np.random.Generator) -> Dump:
@@ -125,16 +137,24 @@ def convolution(library: Onednn, rng: np.random.Generator) -> Dump:
         "strides": strides, "dilations": dilations, "pads_begin": [top, left], "pads_end": [bottom, right],
         "groups": groups, "data_format": "NXC", "weights_format": "XIO",
     }  # fmt: skip
-    product = Operator("Convolution", ("lhs_real", "rhs_real"), "real", "f32", sums.shape, attributes)
-    observed = by_onednn(library, product, (lhs, rhs, output), x, w)
-    return conv2d_dump((lhs, x), (rhs, w), output, observed, window=window, label=LABEL)
+
+    def product(a: Operand, b: Operand, _: Array | None) -> Array:
+        shape = conv2d_integers(a[1], b[1], int(lhs.zero_points[0]), 0, window=window).shape
+        operator = Operator("Convolution", ("lhs_real", "rhs_real"), "real", "f32", shape, attributes)
+        return by_onednn(library, operator, (a[0], b[0], output), a[1], b[1])
+
+    return conv2d_dump((lhs, x), (rhs, w), output, product, window=window, label=LABEL)
 
 
 def add(library: Onednn, rng: np.random.Generator) -> Dump:
     sides = [side(rng, str(rng.choice(["i8", "u8"]))) for _ in range(3)]
     shape = draws.shape(rng)
     a, b = draws.numbers(rng, sides[0], *shape), draws.numbers(rng, sides[1], *shape)
-    return add_dump((sides[0], a), (sides[1], b), sides[2], added(library, sides, a, b), label=LABEL)
+
+    def total(lhs: Operand, rhs: Operand, _: Array | None) -> Array:
+        return added(library, [lhs[0], rhs[0], sides[2]], lhs[1], rhs[1])
+
+    return add_dump((sides[0], a), (sides[1], b), sides[2], total, label=LABEL)
 
 
 def cast(library: Onednn, rng: np.random.Generator) -> Dump:
@@ -143,12 +163,14 @@ def cast(library: Onednn, rng: np.random.Generator) -> Dump:
     one = {"qtype": "per_tensor", "scales": [1.0]}
     if rng.random() < 0.5:
         data = draws.reals_to_cast(rng, "f32", element)
-        observed = library.run("Quantize", [("f32", data)], kind_of(element), **one)
-        return draws.cast_dump(data, "f32", element, observed, label=LABEL)
+        return draws.cast_dump(
+            data, "f32", element, lambda x: library.run("Quantize", [("f32", x)], kind_of(element), **one), label=LABEL
+        )
     codes = draws.codes_to_cast(rng, element)
     codes[codes == 0x80] = 0
-    observed = library.run("Dequantize", [(kind_of(element), codes)], "f32", **one)
-    return draws.cast_dump(codes, element, "f32", observed, label=LABEL)
+    return draws.cast_dump(
+        codes, element, "f32", lambda q: library.run("Dequantize", [(kind_of(element), q)], "f32", **one), label=LABEL
+    )
 
 
 KINDS = (quantize, matmul, convolution, requantize, add, dequantize, cast)

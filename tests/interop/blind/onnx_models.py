@@ -16,7 +16,7 @@ from requant.integer.matmul import matmul_integers
 from tests.interop import onnx_reference_linear, onnxruntime_linear
 from tests.interop.blind import draws
 from tests.interop.blind.dump import Array, Dump
-from tests.interop.blind.products import add_dump, conv2d_dump, matmul_dump
+from tests.interop.blind.products import Operand, add_dump, conv2d_dump, matmul_dump
 from tests.interop.casts import onnx_reference_cast, onnxruntime_cast
 from tests.interop.casts.cast_data import DTYPES, RESULTS, WIDE, is_nan, onnx_choices
 from tests.interop.integer.onnx_graphs import System, addition, node, parameters, with_onnxruntime, with_reference
@@ -92,14 +92,17 @@ def quantize(system: OnnxSystem, rng: np.random.Generator) -> Dump:
     options = {}
     if of.storage.startswith("f") and system is ONNXRUNTIME and rng.random() < 0.5:
         options["saturate"] = bool(rng.random() < 0.5)
-    observed = system.linear("QuantizeLinear", of, source, **options)
-    return draws.quantize_dump(of, source, observed, label=system.label, **options)
+
+    def run(reals: Array) -> Array:
+        return system.linear("QuantizeLinear", of, reals, **options)
+
+    return draws.quantize_dump(of, source, run, label=system.label, **options)
 
 
 def dequantize(system: OnnxSystem, rng: np.random.Generator) -> Dump:
     of = drawn_case(rng, system, (*STORAGES, "i32"))
     source = draws.stored(rng, of)
-    return draws.dequantize_dump(of, source, system.linear("DequantizeLinear", of, source), label=system.label)
+    return draws.dequantize_dump(of, source, lambda q: system.linear("DequantizeLinear", of, q), label=system.label)
 
 
 def requantize(system: OnnxSystem, rng: np.random.Generator) -> Dump:
@@ -108,9 +111,12 @@ def requantize(system: OnnxSystem, rng: np.random.Generator) -> Dump:
     given = draws.case(rng, storage, per_axis=False, sizes=(int(np.exp2(rng.uniform(2, 11))),))
     wanted = draws.case(rng, storage, per_axis=False, sizes=given.shape)
     source = draws.stored(rng, given)
-    pairs = ((float(each.scales), int(each.zero_points)) for each in (given, wanted))
-    observed = system.column(one_product(storage), column_inputs(source, *pairs))[:, 0]
-    return draws.requantize_dump(given, wanted.element, source, observed, label=system.label)
+    pairs = [(float(each.scales), int(each.zero_points)) for each in (given, wanted)]
+
+    def run(stored: Array) -> Array:
+        return system.column(one_product(storage), column_inputs(stored, *pairs))[:, 0]
+
+    return draws.requantize_dump(given, wanted.element, source, run, label=system.label)
 
 
 def weights_side(rng: np.random.Generator, storage: str, count: int, axis: int) -> Quantized:
@@ -135,12 +141,16 @@ def qlinear_matmul(system: OnnxSystem, rng: np.random.Generator) -> Dump:
     a, b = draws.numbers(rng, a_side, rows, depth), draws.numbers(rng, b_side, depth, columns)
     sums = matmul_integers(a, b, int(a_side.zero_points[0]), b_side.zero_points)
     y_side = output_side(rng, of_a, sums, float(a_side.scales[0]) * float(b_side.scales.max()))
-    inputs = {
-        "a": a, **parameters("a", a_side, ()), "b": b, **parameters("b", b_side, (columns,) if each else ()),
-        **parameters("y", y_side, ()),
-    }  # fmt: skip
-    observed = system.graph(node("QLinearMatMul", inputs, INTEGERS[of_a]), inputs)
-    return matmul_dump((a_side, a), (b_side, b), y_side, observed, label=system.label)
+
+    def product(lhs: Operand, rhs: Operand, _: Array | None) -> Array:
+        along = (rhs[0].scales.size,) if each else ()
+        inputs = {
+            "a": lhs[1], **parameters("a", lhs[0], ()), "b": rhs[1], **parameters("b", rhs[0], along),
+            **parameters("y", y_side, ()),
+        }  # fmt: skip
+        return system.graph(node("QLinearMatMul", inputs, INTEGERS[of_a]), inputs)
+
+    return matmul_dump((a_side, a), (b_side, b), y_side, product, label=system.label)
 
 
 def qlinear_conv(system: OnnxSystem, rng: np.random.Generator) -> Dump:
@@ -164,14 +174,16 @@ def qlinear_conv(system: OnnxSystem, rng: np.random.Generator) -> Dump:
     y_side = output_side(rng, "u8", sums, float(x_side.scales[0]) * float(w_side.scales.max()))
     reach = 1 + int(np.abs(sums.astype(np.int64)).max()) // 2
     bias = rng.integers(-reach, reach, groups * outputs).astype(np.int32) if rng.random() < 0.7 else None
-    inputs = {
-        "x": x, **parameters("x", x_side, ()), "w": w,
-        **parameters("w", w_side, (groups * outputs,) if each else ()), **parameters("y", y_side, ()),
-    }  # fmt: skip
-    if bias is not None:
-        inputs["bias"] = bias
-    observed = system.graph(node("QLinearConv", inputs, INTEGERS["u8"], **attributes), inputs)
-    return conv2d_dump((x_side, x), (w_side, w), y_side, observed, window=window, bias=bias, label=system.label)
+
+    def product(lhs: Operand, rhs: Operand, added: Array | None) -> Array:
+        along = (rhs[0].scales.size,) if each else ()
+        inputs = {
+            "x": lhs[1], **parameters("x", lhs[0], ()), "w": rhs[1], **parameters("w", rhs[0], along),
+            **parameters("y", y_side, ()), **({} if added is None else {"bias": added}),
+        }  # fmt: skip
+        return system.graph(node("QLinearConv", inputs, INTEGERS["u8"], **attributes), inputs)
+
+    return conv2d_dump((x_side, x), (w_side, w), y_side, product, window=window, bias=bias, label=system.label)
 
 
 _WINDOW = ((1, 3, 2), (1, 3, 2), (0, 3, 4))
@@ -181,8 +193,11 @@ def add(system: OnnxSystem, rng: np.random.Generator) -> Dump:
     storage, (size,) = str(rng.choice(["i8", "u8"])), draws.shape(rng, rank=1)
     sides = [activations_side(rng, storage) for _ in range(3)]
     a, b = draws.numbers(rng, sides[0], size), draws.numbers(rng, sides[1], size)
-    observed = system.graph(addition(sides), {"a": a, "b": b})
-    return add_dump((sides[0], a), (sides[1], b), sides[2], observed, label=system.label)
+
+    def total(lhs: Operand, rhs: Operand, _: Array | None) -> Array:
+        return system.graph(addition([lhs[0], rhs[0], sides[2]]), {"a": lhs[1], "b": rhs[1]})
+
+    return add_dump((sides[0], a), (sides[1], b), sides[2], total, label=system.label)
 
 
 def narrow(system: OnnxSystem, rng: np.random.Generator) -> Dump:
@@ -194,18 +209,24 @@ def narrow(system: OnnxSystem, rng: np.random.Generator) -> Dump:
     data = draws.reals_to_cast(rng, source, target)
     if system is ONNXRUNTIME and (target == "f16" or source == "bf16"):
         data[is_nan(data)] = 0
-    bits = data.view(np.uint16) if source == "bf16" else data
-    observed = system.cast(bits, source, target, saturate, rounding)
+
+    def run(reals: Array) -> Array:
+        bits = reals.view(np.uint16) if source == "bf16" else reals
+        return system.cast(bits, source, target, saturate, rounding).view(DTYPES[target])
+
     options = {} if saturate is None else {"saturate": saturate}
     label = system.label if rounding is None else {**system.label, "rounding": str(rounding)}
-    return draws.cast_dump(data, source, target, observed.view(DTYPES[target]), label=label, **options)
+    return draws.cast_dump(data, source, target, run, label=label, **options)
 
 
 def widen(system: OnnxSystem, rng: np.random.Generator) -> Dump:
     source, target = str(rng.choice(system.cast_formats)), str(rng.choice(["f32", "f64"]))
     codes = draws.codes_to_cast(rng, source)
-    observed = np.asarray(system.cast(codes, source, target)).view(RESULTS[target])
-    return draws.cast_dump(codes, source, target, observed, label=system.label)
+
+    def run(stored: Array) -> Array:
+        return np.asarray(system.cast(stored, source, target)).view(RESULTS[target])
+
+    return draws.cast_dump(codes, source, target, run, label=system.label)
 
 
 KINDS = (quantize, requantize, qlinear_matmul, qlinear_conv, add, dequantize, narrow, quantize, widen)

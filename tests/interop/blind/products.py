@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from requant.integer.conv2d import Layout, Padding, Window
-from tests.interop.blind.dump import Array, Dump, tensor_text
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType, UniformPerAxisType, UniformType
+from tests.interop.blind.dump import Array, Arrays, Dump, Types, dumped, tensor_text
 from tests.interop.integer.quantized_tensors import DTYPES, Quantized
 
 Operand = tuple[Quantized, Array]
 """An operand's type and its stored numbers."""
+Product = Callable[[Operand, Operand, Array | None], Array]
+"""A system's product or addition of two operands, and a bias if there is one."""
 
 
 def text(operand: Operand) -> str:
@@ -20,26 +25,44 @@ def text(operand: Operand) -> str:
     return tensor_text(numbers.shape, side.text)
 
 
+def side_of(type_: str) -> Quantized:
+    """The side that the type of a tensor states."""
+    parsed = parse_type(type_)
+    assert isinstance(parsed, TensorType)
+    element = parsed.element
+    assert isinstance(element, UniformType | UniformPerAxisType)
+    axis = element.axis if isinstance(element, UniformPerAxisType) else 0
+    storage = element.storage
+    name = f"{'i' if storage.signed else 'u'}{storage.element.width}"
+    return Quantized(name, np.array(element.scales, np.float32), np.array(element.zero_points), axis)
+
+
 def _dump(
-    operation: str, operands: dict[str, Operand], output: Quantized, options: dict[str, Any], observed: Array,
+    operation: str, operands: dict[str, Operand], output: Quantized, options: dict[str, Any], run: Product,
     bias: Array | None, label: dict[str, str],
 ) -> Dump:  # fmt: skip
+    first, second = operands
+
+    def answer(arrays: Arrays, types: Types) -> dict[str, Array]:
+        sides = ((side_of(types[name]), arrays[name]) for name in (first, second))
+        return {"output": run(*sides, arrays.get("bias"))}
+
     arrays = {name: numbers for name, (_, numbers) in operands.items()}
     types = {name: text(each) for name, each in operands.items()}
     if bias is not None:
         arrays["bias"], types["bias"] = bias, tensor_text(bias.shape, f"i{8 * bias.itemsize}")
     given = {"output_type": output.text, **options}
-    return Dump(operation, arrays, types, given, {"output": observed}, label=label)
+    return dumped(operation, arrays, types, given, answer, label=label)
 
 
 def matmul_dump(
-    lhs: Operand, rhs: Operand, output: Quantized, observed: Array, *, bias: Array | None = None, label: dict[str, str]
+    lhs: Operand, rhs: Operand, output: Quantized, run: Product, *, bias: Array | None = None, label: dict[str, str]
 ) -> Dump:
-    return _dump("matmul", {"lhs": lhs, "rhs": rhs}, output, {}, observed, bias, label)
+    return _dump("matmul", {"lhs": lhs, "rhs": rhs}, output, {}, run, bias, label)
 
 
 def conv2d_dump(
-    x: Operand, weights: Operand, output: Quantized, observed: Array, *, window: Window, bias: Array | None = None,
+    x: Operand, weights: Operand, output: Quantized, run: Product, *, window: Window, bias: Array | None = None,
     label: dict[str, str],
 ) -> Dump:  # fmt: skip
     options: dict[str, Any] = {
@@ -54,11 +77,11 @@ def conv2d_dump(
         options["padding"] = str(window.padding)
     elif any(window.pads):
         options["pads"] = window.pads
-    return _dump("conv2d", {"input": x, "weights": weights}, output, options, observed, bias, label)
+    return _dump("conv2d", {"input": x, "weights": weights}, output, options, run, bias, label)
 
 
-def add_dump(lhs: Operand, rhs: Operand, output: Quantized, observed: Array, *, label: dict[str, str]) -> Dump:
-    return _dump("add", {"lhs": lhs, "rhs": rhs}, output, {}, observed, None, label)
+def add_dump(lhs: Operand, rhs: Operand, output: Quantized, run: Product, *, label: dict[str, str]) -> Dump:
+    return _dump("add", {"lhs": lhs, "rhs": rhs}, output, {}, run, None, label)
 
 
 def rectified(rng: np.random.Generator, output: Quantized, *, limited: bool) -> tuple[Quantized, str]:

@@ -11,7 +11,7 @@ import torch
 from requant.integer.conv2d import Layout, WeightsLayout, Window, conv2d_integers
 from tests.interop.blind import draws
 from tests.interop.blind.dump import Dump
-from tests.interop.blind.products import add_dump, conv2d_dump, matmul_dump, rectified
+from tests.interop.blind.products import Operand, add_dump, conv2d_dump, matmul_dump, rectified
 from tests.interop.casts import torch_cast
 from tests.interop.casts.cast_data import WIDE, is_nan
 from tests.interop.integer.quantized_tensors import Array, Quantized, per_axis, per_tensor
@@ -38,13 +38,13 @@ FORMATS = ("f16", "bf16", "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E
 def eager_quantize(rng: np.random.Generator) -> Dump:
     of = draws.case(rng, str(rng.choice(list(EAGER))))
     source = draws.reals(rng, of)
-    return draws.quantize_dump(of, source, as_array(eager_quantized(of, source).int_repr()), label=LABEL)
+    return draws.quantize_dump(of, source, lambda x: as_array(eager_quantized(of, x).int_repr()), label=LABEL)
 
 
 def eager_dequantize(rng: np.random.Generator) -> Dump:
     of = draws.case(rng, str(rng.choice(list(EAGER))))
     source = draws.stored(rng, of)
-    return draws.dequantize_dump(of, source, eager_dequantized(of, source), label=LABEL)
+    return draws.dequantize_dump(of, source, lambda q: eager_dequantized(of, q), label=LABEL)
 
 
 def _decomposed_case(rng: np.random.Generator, storages: tuple[str, ...]) -> Case:
@@ -70,29 +70,36 @@ def decomposed_quantize(rng: np.random.Generator) -> Dump:
     source = draws.reals(rng, of)
     if of.block is not None:
         source[np.isnan(source)] = 0
-    return draws.quantize_dump(of, source, decomposed(of, source, "quantize"), label=DECOMPOSED)
+    return draws.quantize_dump(of, source, lambda x: decomposed(of, x, "quantize"), label=DECOMPOSED)
 
 
 def decomposed_dequantize(rng: np.random.Generator) -> Dump:
     """torch has no arithmetic of zero points along an axis for uint16."""
     of = _decomposed_case(rng, tuple(each for each in STORAGES if each != "u16"))
     source = draws.stored(rng, of)
-    return draws.dequantize_dump(of, source, decomposed(of, source, "dequantize"), label=DECOMPOSED)
+    return draws.dequantize_dump(of, source, lambda q: decomposed(of, q, "dequantize"), label=DECOMPOSED)
 
 
 def decomposed_requantize(rng: np.random.Generator) -> Dump:
     sizes = draws.shape(rng)
     given, wanted = (draws.case(rng, str(rng.choice(STORAGES)), per_axis=False, sizes=sizes) for _ in range(2))
     source = draws.stored(rng, given)
-    observed = decomposed(wanted, decomposed(given, source, "dequantize"), "quantize")
-    return draws.requantize_dump(given, wanted.element, source, observed, label=DECOMPOSED)
+
+    def run(stored: Array) -> Array:
+        return decomposed(wanted, decomposed(given, stored, "dequantize"), "quantize")
+
+    return draws.requantize_dump(given, wanted.element, source, run, label=DECOMPOSED)
 
 
 def decomposed_add(rng: np.random.Generator) -> Dump:
     storage, shape = str(rng.choice(["i8", "u8"])), draws.shape(rng)
     sides = [per_tensor(storage, draws.scale(rng), draws.zero_point(rng, storage)) for _ in range(3)]
     a, b = draws.numbers(rng, sides[0], *shape), draws.numbers(rng, sides[1], *shape)
-    return add_dump((sides[0], a), (sides[1], b), sides[2], added(sides, a, b), label=DECOMPOSED)
+
+    def total(lhs: Operand, rhs: Operand, _: Array | None) -> Array:
+        return added([lhs[0], rhs[0], sides[2]], lhs[1], rhs[1])
+
+    return add_dump((sides[0], a), (sides[1], b), sides[2], total, label=DECOMPOSED)
 
 
 def fbgemm_requantize(rng: np.random.Generator) -> Dump:
@@ -108,8 +115,11 @@ def fbgemm_requantize(rng: np.random.Generator) -> Dump:
     spread = rng.uniform(-300, 600, size) / factor
     source = np.clip(np.where(rng.random(size) < 0.6, halves, spread), -(2.0**31), 2.0**31 - 1).astype(np.int32)
     parameters = RequantizationParams(factor, 0, 0, 1.0, point, 8)
-    observed = by_fbgemm(WHOLE["fbgemm", "u8"], source, parameters, whole=True)
-    return draws.requantize_dump(given, wanted.element, source, observed, label=LABEL)
+
+    def run(sums: Array) -> Array:
+        return by_fbgemm(WHOLE["fbgemm", "u8"], sums, parameters, whole=True)
+
+    return draws.requantize_dump(given, wanted.element, source, run, label=LABEL)
 
 
 def _sides(rng: np.random.Generator, outputs: int, axis: int) -> tuple[Quantized, Quantized]:
@@ -137,8 +147,11 @@ def quantized_linear(rng: np.random.Generator) -> Dump:
     x, w = _activations(rng, rows, depth), rng.integers(-128, 128, (columns, depth)).astype(np.int8)
     sums = (x.astype(np.int64) - lhs.zero_points[0]) @ w.T.astype(np.int64)
     output, relu = _output(rng, sums, lhs, rhs)
-    observed = linear((lhs, x), (rhs, w), output, relu=relu)
-    return matmul_dump((lhs, x), (rhs, np.ascontiguousarray(w.T)), output, observed, label=LABEL)
+
+    def product(a: Operand, b: Operand, _: Array | None) -> Array:
+        return linear(a, (b[0], np.ascontiguousarray(b[1].T)), output, relu=relu)
+
+    return matmul_dump((lhs, x), (rhs, np.ascontiguousarray(w.T)), output, product, label=LABEL)
 
 
 def quantized_conv2d(rng: np.random.Generator) -> Dump:
@@ -157,8 +170,11 @@ def quantized_conv2d(rng: np.random.Generator) -> Dump:
     )  # fmt: skip
     sums = conv2d_integers(x, w, int(lhs.zero_points[0]), 0, window=window)
     output, relu = _output(rng, sums, lhs, rhs)
-    observed = convolution((lhs, x), (rhs, w), output, window, relu=relu)
-    return conv2d_dump((lhs, x), (rhs, w), output, observed, window=window, label=LABEL)
+
+    def product(a: Operand, b: Operand, _: Array | None) -> Array:
+        return convolution(a, b, output, window, relu=relu)
+
+    return conv2d_dump((lhs, x), (rhs, w), output, product, window=window, label=LABEL)
 
 
 def narrow(rng: np.random.Generator) -> Dump:
@@ -168,15 +184,13 @@ def narrow(rng: np.random.Generator) -> Dump:
     data = draws.reals_to_cast(rng, source, target)
     if target == "bf16":
         data[is_nan(data)] = 0
-    observed = torch_cast.run(data, source, target)
-    return draws.cast_dump(data, source, target, observed, label=LABEL)
+    return draws.cast_dump(data, source, target, lambda x: torch_cast.run(x, source, target), label=LABEL)
 
 
 def widen(rng: np.random.Generator) -> Dump:
     source, target = str(rng.choice(FORMATS)), str(rng.choice(["f32", "f64"]))
     codes = draws.codes_to_cast(rng, source)
-    observed = torch_cast.run(codes, source, target)
-    return draws.cast_dump(codes, source, target, observed, label=LABEL)
+    return draws.cast_dump(codes, source, target, lambda q: torch_cast.run(q, source, target), label=LABEL)
 
 
 EAGER_KINDS = (

@@ -15,7 +15,7 @@ import numpy as np
 
 from tests.interop.blind import draws
 from tests.interop.blind.dump import Array, Dump
-from tests.interop.blind.products import add_dump
+from tests.interop.blind.products import Operand, add_dump
 from tests.interop.casts.cast_data import RESULTS, WIDE
 from tests.interop.casts.stablehlo_convert import convert
 from tests.interop.integer.quantized_tensors import per_tensor
@@ -52,27 +52,27 @@ def quantize(rng: np.random.Generator) -> Dump:
     of = _case(rng, "f32", "f32", "f32", "f16", "bf16", "f64", per_axis=True)
     source = draws.reals(rng, of)
     by = quantized_by_pass if of.expressed == "f32" else quantized_by_formula
-    return draws.quantize_dump(of, source, by(of, source), label=LABEL)
+    return draws.quantize_dump(of, source, lambda x: by(of, x), label=LABEL)
 
 
 def quantize_by_xla(rng: np.random.Generator) -> Dump:
     of = _case(rng, "f32", "f32", "f64", per_axis=False)
     source = draws.reals(rng, of, odd=False)
-    return draws.quantize_dump(of, source, quantized_by_formula(of, source, compiled_and_run), label=LABEL)
+    return draws.quantize_dump(of, source, lambda x: quantized_by_formula(of, x, compiled_and_run), label=LABEL)
 
 
 def dequantize(rng: np.random.Generator) -> Dump:
     of = _case(rng, "f32", "f32", "f32", "f16", "bf16", "f64", per_axis=True)
     source = draws.stored(rng, of)
     by = dequantized_by_pass if of.expressed == "f32" else dequantized_by_formula
-    return draws.dequantize_dump(of, source, by(of, source), label=LABEL)
+    return draws.dequantize_dump(of, source, lambda q: by(of, q), label=LABEL)
 
 
 def dequantize_by_xla(rng: np.random.Generator) -> Dump:
     of = _case(rng, "f32", "f32", "f64", per_axis=True)
     source = draws.stored(rng, of)
     by = dequantized_by_pass if of.expressed == "f32" else dequantized_by_formula
-    return draws.dequantize_dump(of, source, by(of, source, compiled_and_run), label=LABEL)
+    return draws.dequantize_dump(of, source, lambda q: by(of, q, compiled_and_run), label=LABEL)
 
 
 def requantize(run: Runner, rng: np.random.Generator) -> Dump:
@@ -83,14 +83,18 @@ def requantize(run: Runner, rng: np.random.Generator) -> Dump:
     given = Case((size,), source, "f32", np.array(np.float32(of * ratio), np.float64), np.array(points[0]))
     stored = draws.stored(rng, given)
     sides = [per_tensor(source, float(given.scales), points[0]), per_tensor(target, of, points[1])]
-    return draws.requantize_dump(given, sides[1].text, stored, requantized(sides, stored, run), label=LABEL)
+    return draws.requantize_dump(given, sides[1].text, stored, lambda q: requantized(sides, q, run), label=LABEL)
 
 
 def add(rng: np.random.Generator) -> Dump:
     storage, (size,) = str(rng.choice(["i8", "i16"])), draws.shape(rng, rank=1, most=MOST)
     sides = [per_tensor(storage, draws.scale(rng), draws.zero_point(rng, storage)) for _ in range(3)]
     a, b = draws.numbers(rng, sides[0], size), draws.numbers(rng, sides[1], size)
-    return add_dump((sides[0], a), (sides[1], b), sides[2], added(sides, a, b), label=LABEL)
+
+    def total(lhs: Operand, rhs: Operand, _: Array | None) -> Array:
+        return added([lhs[0], rhs[0], sides[2]], lhs[1], rhs[1])
+
+    return add_dump((sides[0], a), (sides[1], b), sides[2], total, label=LABEL)
 
 
 def cast(run: Runner, rng: np.random.Generator) -> Dump:
@@ -101,13 +105,13 @@ def cast(run: Runner, rng: np.random.Generator) -> Dump:
         data = draws.reals_to_cast(rng, source, target)
         if run is compiled_and_run:
             data[_below(data, 2.0**-14)] = 0
-        return draws.cast_dump(data, source, target, convert(data, source, target, run=run), label=LABEL)
+        return draws.cast_dump(data, source, target, lambda x: convert(x, source, target, run=run), label=LABEL)
     source, target = str(rng.choice(FORMATS)), str(rng.choice(["f32", "f64"]))
     codes = draws.codes_to_cast(rng, source)
     if run is compiled_and_run and source == "bf16":
         codes[_below(codes.view(RESULTS[source]), 2.0**-126)] = 0
-    observed = convert(codes, source, target, run=run).view(RESULTS[target])
-    return draws.cast_dump(codes, source, target, observed, label=LABEL)
+    kind = RESULTS[target]
+    return draws.cast_dump(codes, source, target, lambda q: convert(q, source, target, run=run).view(kind), label=LABEL)
 
 
 def _below(numbers: Array, normal: float) -> Array:

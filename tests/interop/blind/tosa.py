@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 from requant.convert.blocks import mx
-from requant.integer.conv2d import plan_conv2d
+from requant.integer.conv2d import conv2d_integers, plan_conv2d
 from tests.interop.blind import blocks, draws
 from tests.interop.blind.dump import Array, Dump
-from tests.interop.blind.products import add_dump, conv2d_dump, matmul_dump
+from tests.interop.blind.products import Operand, add_dump, conv2d_dump, matmul_dump
 from tests.interop.blocks.block_cases import finite_blocks
 from tests.interop.casts.cast_data import DTYPES as DTYPES_OF
 from tests.interop.integer import tosa_graphs
@@ -73,8 +73,11 @@ def requantize(rng: np.random.Generator) -> Dump:
         halves = np.rint((rng.integers(-300, 300, sizes) + 0.5) / factors) + rng.integers(-1, 2, sizes)
         bound = np.array([1 << min(31, shift - 1) for shift in case.shift]) - 1
         stored = np.clip(halves if rng.random() < 0.6 else stored, -bound, bound).astype(np.int32)
-    observed = _valid(rescale(case, stored)).reshape(sizes)
-    return draws.requantize_dump(given, wanted.element, stored, observed, label={"profile": profile})
+
+    def run(numbers: Array) -> Array:
+        return _valid(rescale(case, numbers)).reshape(sizes)
+
+    return draws.requantize_dump(given, wanted.element, stored, run, label={"profile": profile})
 
 
 def _weights(rng: np.random.Generator, storage: str, count: int, axis: int, point: int) -> Quantized:
@@ -93,9 +96,13 @@ def matmul(rng: np.random.Generator) -> Dump:
     zeros = int(a_side.zero_points[0]), int(b_side.zero_points[0])
     sums = np.matmul(a.astype(np.int64) - zeros[0], b.astype(np.int64) - zeros[1])
     y_side = output_of(rng, of_y, sums, per_sums((a_side, b_side)), accumulator)
-    case = rescale_of(profile, sums.shape, accumulator, (a_side, b_side), y_side)
-    observed = _valid(tosa_graphs.matmul(a, b, zeros, case))
-    return matmul_dump((a_side, a), (b_side, b), y_side, observed, label={"profile": profile})
+
+    def product(lhs: Operand, rhs: Operand, _: Array | None) -> Array:
+        shape = (*lhs[1].shape[:-1], rhs[1].shape[-1])
+        case = rescale_of(profile, shape, accumulator, (lhs[0], rhs[0]), y_side)
+        return _valid(tosa_graphs.matmul(lhs[1], rhs[1], zeros, case))
+
+    return matmul_dump((a_side, a), (b_side, b), y_side, product, label={"profile": profile})
 
 
 def convolution(rng: np.random.Generator) -> Dump:
@@ -121,12 +128,18 @@ def convolution(rng: np.random.Generator) -> Dump:
     )
     sums = run_product(plain, x, w, bias)
     y_side = output_of(rng, of_y, sums, per_sums((x_side, w_side)), accumulator)
-    case = rescale_of(profile, sums.shape, accumulator, (x_side, w_side), y_side)
-    given = w.reshape(*kernel, channels, multiples) if depthwise else w
     zeros = int(x_side.zero_points[0]), int(w_side.zero_points[0])
-    observed = _valid(tosa_graphs.conv2d(x, given, bias, zeros, window, case))
+
+    def product(lhs: Operand, rhs: Operand, added: Array | None) -> Array:
+        shape = conv2d_integers(lhs[1].astype(np.int16), rhs[1], 0, 0, window=used).shape
+        case = rescale_of(profile, shape, accumulator, (lhs[0], rhs[0]), y_side)
+        _, rows, columns, outputs = rhs[1].shape
+        given = rhs[1].reshape(rows, columns, channels, outputs // channels) if depthwise else rhs[1]
+        added = np.zeros(shape[-1], DTYPES[of_bias]) if added is None else added
+        return _valid(tosa_graphs.conv2d(lhs[1], given, added, zeros, window, case))
+
     label = {"profile": profile}
-    return conv2d_dump((x_side, x), (w_side, w), y_side, observed, window=used, bias=bias, label=label)
+    return conv2d_dump((x_side, x), (w_side, w), y_side, product, window=used, bias=bias, label=label)
 
 
 def add(rng: np.random.Generator) -> Dump:
@@ -137,8 +150,11 @@ def add(rng: np.random.Generator) -> Dump:
     if rng.random() < 0.3:
         shapes = [(5, 1, 7), (5, 4, 1)]
     a, b = draws.numbers(rng, sides[0], *shapes[0]), draws.numbers(rng, sides[1], *shapes[1])
-    observed = _valid(tosa_graphs.addition(profile, sides, a, b))
-    return add_dump((sides[0], a), (sides[1], b), sides[2], observed, label={"profile": profile})
+
+    def total(lhs: Operand, rhs: Operand, _: Array | None) -> Array:
+        return _valid(tosa_graphs.addition(profile, [lhs[0], rhs[0], sides[2]], lhs[1], rhs[1]))
+
+    return add_dump((sides[0], a), (sides[1], b), sides[2], total, label={"profile": profile})
 
 
 def quantize_blocks(rng: np.random.Generator) -> Dump:

@@ -46,6 +46,7 @@ from requant_service.json_api.tensors import output_pieces, read_elements
 from requant_service.operations.conversion_call import plan_bytes
 from requant_service.operations.described import (
     cached_plan,
+    decimal_texts,
     plan_operation,
     weight,
 )
@@ -261,10 +262,11 @@ class _Exchange:
                 case NumbersOutput() if part.name in result.numbers:
                     write(part.name, _numbers_text(part, result.numbers[part.name]))
                 case Member() if part.repeated and part.name in (result.members or result.report):
-                    write(part.name, records_text((result.members or result.report)[part.name]))
+                    listed = (result.members or result.report)[part.name]
+                    write(part.name, records_text(decimal_texts(part, listed)))
                 case Member() if part.in_json and (part.name in result.members or part.name in result.report):
                     value = result.members[part.name] if part.name in result.members else result.report[part.name]
-                    members[part.name] = repr(value) if part.kind is Kind.DECIMAL else value
+                    members[part.name] = decimal_texts(part, value)
                 case NumbersOutput() | Member() if part.empty_if_absent:
                     members[part.name] = []
                 case Records() if result.records is not None:

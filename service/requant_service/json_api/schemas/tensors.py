@@ -65,6 +65,12 @@ class Tensor(RequestModel):
         return "values" in self.model_fields_set
 
 
+class ObservedTensor(Tensor):
+    """A tensor that was observed: its type may be absent where something else tells it."""
+
+    type: str = ""
+
+
 class OutputTensor(ReplyModel):
     """A tensor: its type in canonical text, and `data` or `values`, in the form of the input."""
 

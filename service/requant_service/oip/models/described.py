@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -39,9 +38,7 @@ from requant.description import (
 from requant.errors import (
     InvalidRequestError,
     LimitError,
-    MalformedRequestError,
     ParameterError,
-    RequantError,
     TypeFitError,
     default_pointer,
     pointers_for_sides,
@@ -51,11 +48,13 @@ from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
 from requant.plan.operands import static_shape
 from requant.plan.plan import Packing, check_dense_bytes, dense_width, pack, unpack
-from requant_service.http.json_body import bytes_for_objects, read_json, tokens_of
+from requant_service.http.json_body import bytes_for_objects, tokens_of
 from requant_service.http.responses import json_text, records_text
 from requant_service.oip import parameters as oip
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES, REALS, STORED, Datatype
+from requant_service.oip.models.calls import CALLED_TENSORS, calls_parameter, read_calls
+from requant_service.oip.models.json_texts import read_json_text
 from requant_service.oip.models.model import Answer, Job, Model, Slot
 from requant_service.oip.models.pointers import pointing_into
 from requant_service.oip.parameters import Parameter, pointer_to, read_list
@@ -68,13 +67,21 @@ from requant_service.oip.tensors import (
     real_numbers,
     reals_output,
 )
-from requant_service.operations.described import check_factors, common_type, limits_of, plan_operation, weight
+from requant_service.operations.described import (
+    check_factors,
+    common_type,
+    decimal_texts,
+    limits_of,
+    plan_operation,
+    weight,
+)
 from requant_service.operations.options import group_model, group_value
 from requant_service.operations.types import read_tensor_type
 from requant_service.runtime.settings import MAX_ENTRIES
 
 _BYTES = DATATYPES["UINT8"]
 _NUMBERS = ("FP64", "FP32", "FP16", "BF16")
+_INTEGERS = ("INT64", "INT32")
 _DATATYPES: Mapping[Elements, tuple[str, ...]] = {
     Elements.INTEGERS: (*STORED, "INT64"),
     Elements.SUMS: ("INT32", "INT64", "FP32", "FP64", "FP16"),
@@ -145,19 +152,8 @@ def _list(call: Call, option: Option) -> tuple[Any, ...]:
 
 def _group(call: Call, name: str, group: Group) -> dict[str, Any]:
     """Return a group of options, which a parameter has as the JSON object of the route."""
-    place = pointer_to(name)
-    try:
-        given = read_json(call.text(name).encode("utf-8", "surrogatepass"), group_model(group), call.settings)
-    except MalformedRequestError:
-        raise InvalidRequestError.of_field(place, "json", "expected a JSON object as text") from None
-    except RequantError as error:
-        error.pointer = place
-        if isinstance(error, InvalidRequestError):
-            error.faults = tuple(
-                replace(fault, pointer=place, detail=f"{fault.pointer}: {fault.detail}") for fault in error.faults
-            )
-        raise
-    with default_pointer(place):
+    given = read_json_text(call, name, group_model(group), "a JSON object")
+    with default_pointer(pointer_to(name)):
         return group_value(group, given, call.settings, f"/{name}")
 
 
@@ -222,6 +218,8 @@ def _read_numbers(call: Call, given: NumbersInput) -> Array:
         raise ParameterError("the list is empty; at least one is required", pointer=tensor.pointer)
     if count > MAX_ENTRIES:
         raise LimitError(f"there are {count}; the limit is {MAX_ENTRIES}", limit=MAX_ENTRIES, pointer=tensor.pointer)
+    if given.kind is Kind.INTEGER:
+        return tensor.data.astype(np.int64).reshape(tensor.shape)
     return real_numbers(tensor).reshape(tensor.shape)
 
 
@@ -249,19 +247,23 @@ class _ModelCall:
         call, operation = self._call, self._operation
         if operation.work is Work.TEXTS:
             characters = call.characters
-            byte_count = _BYTES_OF_CHARACTER * characters + sum(self._bytes_of_groups())
+            byte_count = _BYTES_OF_CHARACTER * characters + sum(self._bytes_of_texts())
             return Job(lambda: self._run(self._planned()), byte_count, operation.readings * characters, Work.TEXTS)
         work = self._planned()
-        byte_count = sum(tensor.data.nbytes for tensor in call.inputs.values())
         if work.characters:
             return Job(lambda: self._run(work), work.byte_count, work.characters, Work.TEXTS)
-        return Job(lambda: self._run(work), work.byte_count, weight(work, byte_count, call.settings), operation.work)
+        byte_count = work.byte_count + sum(self._bytes_of_texts())
+        size = sum(tensor.data.nbytes for tensor in call.inputs.values())
+        return Job(lambda: self._run(work), byte_count, weight(work, size, call.settings), operation.work)
 
-    def _bytes_of_groups(self) -> Iterator[int]:
-        """Yield how much memory each group takes that is read from its text."""
-        for each in self._operation.options:
-            if each.group is not None and self._call.has(each.name):
-                text = self._call.text(each.name).encode("utf-8", "surrogatepass")
+    def _bytes_of_texts(self) -> Iterator[int]:
+        """Yield how much memory each parameter takes that is read as JSON."""
+        listed = [each.name for each in self._operation.options if each.group is not None]
+        if self._operation.calls is not None:
+            listed.append(self._operation.calls.name)
+        for name in listed:
+            if self._call.has(name):
+                text = self._call.text(name).encode("utf-8", "surrogatepass")
                 yield bytes_for_objects(text, tokens_of(text), self._call.settings.max_json_tokens)
 
     def _planned(self) -> PlannedWork:
@@ -278,6 +280,7 @@ class _ModelCall:
                 {name: len(given) for name, given in self._names.items()},
                 frozenset(each.name for each in self._inputs if each.elements in (Elements.CODES, Elements.BYTES)),
                 limits_of(call.settings),
+                () if operation.calls is None else read_calls(operation.calls, call),
             )
             places = {each.name: self._place_of_type(each) for each in self._inputs}
             places["output"] = pointer_to("output_type")
@@ -364,9 +367,12 @@ class _ModelCall:
                         if member.columns:
                             outputs.append(_rows(member, value))
                         elif member.repeated or member.group is not None:
-                            parameters[member.name] = records_text(value).decode()
-                        elif member.kind is Kind.TEXTS:
+                            parameters[member.name] = records_text(decimal_texts(member, value)).decode()
+                        elif member.kind in _LISTS or member.members:
                             parameters[member.name] = _text(value)
+                        elif member.kind is Kind.DECIMAL and isinstance(value, int):
+                            # A count that 64 bits may not hold.
+                            parameters[member.name] = str(value)
                         else:
                             parameters[member.name] = value
                 case Records() if result.records is not None:
@@ -387,8 +393,8 @@ class _ModelCall:
 
 
 def _flat_members(member: Member, value: Any) -> Iterator[tuple[Member, Any]]:
-    """Yield a member and its value, or those of a group."""
-    if not member.members or member.repeated:
+    """Yield a member and its value, or those of a group. One with lists stays as it is."""
+    if not member.members or member.repeated or any(each.kind in _LISTS for each in member.members):
         yield member, value
         return
     for each in member.members:
@@ -449,7 +455,8 @@ def _lowered(description: str) -> str:
 def _input_slot(given: Argument) -> Slot:
     if isinstance(given, NumbersInput):
         said = given.model_description or given.description
-        return Slot(name=_name(given), description=said, datatypes=_NUMBERS, optional=given.optional)
+        datatypes = _INTEGERS if given.kind is Kind.INTEGER else _NUMBERS
+        return Slot(name=_name(given), description=said, datatypes=datatypes, optional=given.optional)
     return Slot(
         name=_name(given),
         description=given.description,
@@ -504,11 +511,15 @@ def model_of(operation: Operation) -> Model:
     """Return an operation as a model."""
     types = [_type_parameter(each) for each in operation.tensors if not each.elements.tell_their_type]
     parameters = [parameter_of(each) for each in operation.options]
+    inputs = tuple(map(_input_slot, operation.arguments))
+    if operation.calls is not None:
+        parameters.insert(0, calls_parameter(operation.calls))
+        inputs = (CALLED_TENSORS, *inputs)
     return Model(
         name=operation.name,
         versions=("1",),
         description=operation.model_summary or operation.summary,
-        inputs=tuple(map(_input_slot, operation.arguments)),
+        inputs=inputs,
         outputs=tuple(_output_slots(operation)),
         parameters=(*parameters[:1], *types, *parameters[1:]),
         plan=lambda call: _ModelCall(operation, call).plan(),

@@ -22,6 +22,7 @@ class Slot:
     """A tensor that a model takes or gives, of any shape. `datatypes`: those that it can have, the most usual first.
 
     `variadic`: several tensors, named `NAME_0`, `NAME_1` and so on. One input alone may also be named `NAME`.
+    `copied`: out of shared memory, whatever their size, because more than kernels reads them.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Slot:
     datatypes: tuple[str, ...]
     optional: bool = False
     variadic: bool = False
+    copied: bool = False
 
     def names(self, count: int) -> list[str]:
         """Return the names of so many tensors of a variadic slot."""

@@ -1,4 +1,4 @@
-"""Calls of operations within a request."""
+"""Calls of operations within a request, as a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, create_model
 
 from requant_service.http.models import RequestModel
-from requant_service.json_api.schemas.tensors import Tensor
 
 MAX_CALLS = 256
 """In one request."""
@@ -49,9 +48,3 @@ def call_model(*, observed: bool) -> type[RequestModel]:
     fields["observed"] = (Annotated[_Members, Field(min_length=1)], Field(description=said))
     about = "A call of an operation, and outputs that something gave for it."
     return create_model("ObservedCall", __base__=RequestModel, __doc__=about, **fields)
-
-
-class ObservedTensor(Tensor):
-    """A tensor that was observed: `data` or `values`, and its type where nothing else tells it."""
-
-    type: str = ""

@@ -37,7 +37,8 @@ def arithmetic_key(plan: Any) -> Hashable:
         return tuple((name, arithmetic_key(value)) for name, value in plan.items())
     if is_dataclass(plan) and not isinstance(plan, type):
         skipped = {name for kind, names in _NAMES.items() if isinstance(plan, kind) for name in names}
-        values = (arithmetic_key(getattr(plan, each.name)) for each in fields(plan) if each.name not in skipped)
+        compared = (each.name for each in fields(plan) if each.compare and each.name not in skipped)
+        values = (arithmetic_key(getattr(plan, name)) for name in compared)
         return type(plan), *values
     # What else has no equality of its own, such as a compiled kernel, is equal to itself.
     return plan if isinstance(plan, Hashable) else id(plan)

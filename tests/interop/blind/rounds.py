@@ -4,8 +4,10 @@ group of candidates is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import sys
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,83 +15,115 @@ import numpy as np
 from requant.arrays.calls import ArrayCall, call_on_arrays, read_option
 from requant.errors import RequantError
 from requant.identification.arithmetic import arithmetic_key
-from requant.identification.candidates import Candidate, options_for
+from requant.identification.candidates import Candidate, Candidates, options_for
 from requant.identification.identification import Identification, identify
+from requant.identification.search import Search
 from requant.identification.separation import Probe
 from requant.mlir.types import TensorType, UniformPerAxisType
 from tests.interop.blind.dump import DUMPED, Array, Dump
+from tests.interop.blind.operands import product_calls
+from tests.interop.blind.systems import System
 
 MOST = 2
 """Rounds of what to try next."""
+EVERY = 8
+"""Of so many dumps one system is asked anew; the others are identified by what was observed."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a dump came to: whether its label was ever excluded, how many rounds of what to try next there were, how
-    many groups are left, and whether these are proven to be the same arithmetic.
+    """What a dump came to: after how many rounds, how many groups are left, and whether all that are in one group are
+    proven to be the same arithmetic. `wrong` says why its label was excluded, if it was.
     """
 
     dump: Dump
-    is_wrong: bool
     rounds: int
     groups: int
     proven: bool
-    detail: str = ""
+    wrong: str = ""
 
     @property
     def is_settled(self) -> bool:
         """Whether the true system is the only group left, or the rest is proven to be equal."""
-        return not self.is_wrong and self.groups == 1 and self.proven
+        return not self.wrong and self.groups == 1 and self.proven
 
 
 def found(dump: Dump) -> Found:
-    """Identify a dump."""
-    first = call_on_arrays(DUMPED[dump.operation], dump.arrays, dump.types, dump.options).with_observed(dump.observed)
-    calls = [first]
+    """Identify a dump, ask its system, and identify again."""
+    calls = [_call(dump, dump.arrays, dump.types, dump.observed)]
+    label = _Label(dump, calls[0])
     asked = 0
     while True:
         answer = identify(calls)
-        wrong = not any(_is_label(dump, first, each) for group in answer.consistent for each in group.candidates)
         groups, proven = len(answer.consistent), all(each.proven for each in answer.consistent)
-        if wrong or groups == 1 or asked == MOST or dump.answer is None or not answer.probes:
-            return Found(dump, wrong, asked, groups, proven, _detail(dump, first, answer) if wrong else "")
-        calls += _asked(dump, first, answer.probes)
+        if not label.is_among(group.candidates for group in answer.consistent):
+            return Found(dump, asked, groups, proven, label.why_not(answer))
+        more = list(_asked(dump, calls[0], answer.probes)) if groups > 1 and asked < MOST else []
+        if not more:
+            return Found(dump, asked, groups, proven)
+        calls += more
         asked += 1
 
 
-def _detail(dump: Dump, call: ArrayCall, answer: Identification) -> str:
-    """Where what is computed with the label differs, or why it refuses a call."""
-    for excluded in answer.excluded:
-        if any(_is_label(dump, call, each) for each in excluded.group.candidates):
-            return f"{excluded.group.mismatches} elements differ, first {excluded.group.witness}"
-    for undefined in answer.undefined:
-        if any(_is_label(dump, call, each) for each in undefined.candidates):
-            return undefined.undefined
-    return "no candidate"
+def excluded(dump: Dump) -> str:
+    """Why the label of a dump is excluded by what was observed; empty if it is not."""
+    call = _call(dump, dump.arrays, dump.types, dump.observed)
+    search = Search([call], lambda: False)
+    search.run(Candidates([call]))
+    fitting = (each.candidates for each in search.groups if each.is_consistent)
+    return "" if _Label(dump, call).is_among(fitting) else f"{dump}: excluded"
 
 
-def _is_label(dump: Dump, call: ArrayCall, candidate: Candidate) -> bool:
-    """Whether a candidate is the same arithmetic as the label of a dump."""
-    operation = call.operation
-    label = {name: read_option(operation.option(name), value) for name, value in dump.label.items()}
-    try:
-        keys = [
-            arithmetic_key(call.planned(options).arithmetic)
-            for options in (label, options_for(candidate, call))
-        ]
-    except RequantError:
-        return False
-    return keys[0] == keys[1] if keys[0] is not None else options_for(candidate, call) == label
+def _call(dump: Dump, arrays: dict[str, Array], types: dict[str, str], observed: dict[str, Array]) -> ArrayCall:
+    return call_on_arrays(DUMPED[dump.operation], arrays, types, dump.options).with_observed(observed)
+
+
+class _Label:
+    """The label of a dump, and the arithmetic that it stands for."""
+
+    def __init__(self, dump: Dump, call: ArrayCall) -> None:
+        operation = call.operation
+        self._call = call
+        self._options = {name: read_option(operation.option(name), value) for name, value in dump.label.items()}
+
+    def is_among(self, groups: Iterable[Iterable[Candidate]]) -> bool:
+        """Whether one of the candidates, of which those of a group are one arithmetic, is the same."""
+        listed = [[options_for(each, self._call) for each in group] for group in groups]
+        if any(self._options in group for group in listed):
+            return True
+        own = self._key(self._options)
+        return own is not None and any(self._key(group[0]) == own for group in listed)
+
+    def why_not(self, answer: Identification) -> str:
+        """Where what is computed with the label differs, or why it refuses a call."""
+        for each in answer.excluded:
+            if self.is_among([each.group.candidates]):
+                return f"{each.group.mismatches} elements differ, first {each.group.witness}"
+        for group in answer.undefined:
+            if self.is_among([group.candidates]):
+                return group.undefined
+        return "it is no candidate"
+
+    def _key(self, options: Mapping[str, Any]) -> Hashable | None:
+        try:
+            plan = self._call.planned(options).arithmetic
+        except RequantError:
+            return None
+        return None if plan is None else arithmetic_key(plan)
 
 
 def _asked(dump: Dump, call: ArrayCall, probes: Sequence[Probe]) -> Iterator[ArrayCall]:
     """The calls of what to try next, each with what the system gives."""
-    assert dump.answer is not None
-    for channel in dict.fromkeys(each.channel for each in probes):
-        values = np.array([each.value for each in probes if each.channel == channel])
-        for array in _filled(dump, call, channel, values):
-            observed = dump.answer({"input": array}, dump.types)
-            yield replace(call, arrays=call.arrays | {"input": call_on_arrays(call.operation, {"input":array}, dump.types, dump.options).arrays["input"]}, observed=observed)
+    if dump.answer is None:
+        return
+    for channel in dict.fromkeys(each.channel for each in probes if each.call == 0):
+        values = np.array([each.value for each in probes if (each.call, each.channel) == (0, channel)])
+        if set(call.types) == {"input"}:
+            pairs = (({"input": array}, dump.types) for array in _filled(dump, call, channel, values))
+        else:
+            pairs = product_calls(dump, call, channel, values)
+        for arrays, types in pairs:
+            yield _call(dump, arrays, types, dump.answer(arrays, types))
 
 
 def _filled(dump: Dump, call: ArrayCall, channel: int, values: Array) -> Iterator[Array]:
@@ -99,13 +133,34 @@ def _filled(dump: Dump, call: ArrayCall, channel: int, values: Array) -> Iterato
     target = call.options.get("output_type")
     for each in (call.types["input"].element, target.element if isinstance(target, TensorType) else target):
         if isinstance(each, UniformPerAxisType):
-            along = np.broadcast_to(
-                np.arange(source.shape[each.axis]).reshape([-1 if k == each.axis else 1 for k in range(source.ndim)]),
-                source.shape,
-            )
-            places = np.flatnonzero(along.ravel() == channel)
+            places = np.flatnonzero(np.indices(source.shape)[each.axis].ravel() == channel)
     for start in range(0, len(values), len(places)):
         some = values[start : start + len(places)]
-        array = source.copy().ravel()
+        array = source.ravel().copy()
         array[places[: len(some)]] = some.view(source.dtype)
         yield array.reshape(source.shape)
+
+
+def check_rounds(system: System) -> None:
+    """Fail if a dump's label is excluded, or if more than one group is left after the last round. Print the rounds."""
+    rounds: Counter[int] = Counter()
+    unproven: Counter[str] = Counter()
+    wrong, several, count = [], [], 0
+    for count, dump in enumerate(system.dumps(), 1):
+        if count % EVERY:
+            wrong += filter(None, [excluded(dump)])
+            continue
+        each = found(dump)
+        if each.wrong:
+            wrong.append(f"{dump}: {each.wrong}")
+        elif each.groups > 1:
+            several.append(f"{dump}: {each.groups} groups are left")
+        elif each.proven:
+            rounds[each.rounds] += 1
+        else:
+            unproven[dump.operation] += 1
+    settled = ", ".join(f"{number} after {asked} rounds" for asked, number in sorted(rounds.items()))
+    rest = "".join(f", {number} of {name} not proven" for name, number in sorted(unproven.items()))
+    sys.stdout.write(f"identified of {system}: {count}, wrongly {len(wrong)}; of those asked {settled}{rest}\n")
+    assert not wrong, f"{len(wrong)} of {count} labels are excluded\n" + "\n".join(wrong[:20])
+    assert not several, "\n".join(several[:20])

@@ -13,6 +13,7 @@ from requant.convert.scaling import ScalingPlan
 from requant.integer.add import AddPlan
 from requant.integer.output import OutputStage
 from requant.integer.product import ProductPlan
+from requant.mlir.types import Type
 from requant.plan.plan import DeferredPlan, Plan
 
 # Fields that name what a plan was made of. Its kernels and their arguments decide what it computes.
@@ -27,6 +28,8 @@ _NAMES: Mapping[type, frozenset[str]] = {
 
 def arithmetic_key(plan: Any) -> Hashable:
     """Return what is equal for plans of the same arithmetic. Plans with other keys may compute the same, too."""
+    if isinstance(plan, int | float | str | None | Type):
+        return plan
     if isinstance(plan, np.ndarray):
         return plan.dtype.str, plan.shape, blake2b(np.ascontiguousarray(plan).tobytes()).digest()
     if isinstance(plan, DeferredPlan):

@@ -18,7 +18,7 @@ import numpy as np
 from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import numpy_dtype
 from requant.description import Array
-from requant.equality.rules import Part, Rule, rule_of
+from requant.equality.rules import Rule, rule_of
 from requant.equality.staircases import staircase
 from requant.equality.steps import TooManySegmentsError, segments
 from requant.errors import RequantError

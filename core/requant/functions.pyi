@@ -12,7 +12,7 @@ DESCRIBED: Mapping[str, Operation]
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 SYSTEMS: Mapping[str, Any]
 
-__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "vectors", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "identify", "translate_type", "lower", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
+__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "vectors", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "identify", "equivalence", "translate_type", "lower", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
 
 @overload
 def explain_quantize(
@@ -657,6 +657,49 @@ def identify(
     patterns, synthesized, warnings.
 
     Source: the systems that the profiles and schemes are named after.
+    """
+
+def equivalence(
+    operation: Literal['quantize', 'dequantize', 'requantize', 'add'],
+    *,
+    multipliers: ArrayLike | None = ...,
+    shifts: ArrayLike | None = ...,
+    input_type: str | Type | None = ...,
+    rhs_type: str | Type | None = ...,
+    output_type: str | Type | None = ...,
+    first: Mapping[str, Any] | None = ...,
+    second: Mapping[str, Any] | None = ...,
+    module: str | None = ...,
+    function: str = ...,
+    certificate: bool | None = ...,
+    smt2: bool = ...,
+) -> dict[str, Any]:
+    """Decide whether two rules give the same for every input, with a certificate.
+
+    An operation, and two rules for it: two profiles or schemes, or one and an MLIR function.
+
+    multipliers: Multipliers for which two schemes are compared, in the convention of the first.
+    shifts: One per multiplier.
+    operation: What both rules are of. One of quantize, dequantize, requantize, add.
+    input_type: MLIR text of an element type, with its scale and zero point. Of an addition: that of both operands.
+    rhs_type: Of an addition: that of the second operand, if it is another.
+    output_type: MLIR text of an element type. Of a dequantization: default the expressed type, or f32.
+    first: The first rule. Members: profile, scheme, rounding, nan, saturate, multiplier, shift, input_type, rhs_type,
+    output_type.
+    second: The second rule. Members: profile, scheme, rounding, nan, saturate, multiplier, shift, input_type, rhs_type,
+    output_type.
+    module: In the place of the second rule a function on single elements. MLIR text: functions, or one builtin.module
+    of them, in the dialects builtin, func, arith, tensor, linalg, quant, shape, stablehlo, chlo and tosa.
+    function: Of the module. Default: main, or the only function with a body.
+    certificate: Whether to give the certificate. Default: if it has at most 1024 intervals.
+    smt2: Whether to give the claim as SMT-LIB. Default: false.
+
+    Exactly one of second and module is required.
+
+    Return a dictionary: equal, inputs, differing, only_first, only_second, neither, sample, rules, decided,
+    certificate, smt2, multipliers.
+
+    Source: the systems that the profiles and schemes are named after (docs/certificates.md).
     """
 
 def translate_type(

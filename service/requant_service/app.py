@@ -19,6 +19,7 @@ from requant_service.json_api.catalog import profiles, schemes
 from requant_service.json_api.routes import (
     checkpoints,
     described,
+    equivalence_jobs,
     lowering,
     operators,
     tosa,
@@ -57,7 +58,7 @@ class Application(_RoutedStarlette):
         topics += [npy, forms, oip]
         routers = [described.router_of_conversions, *(topic.router for topic in topics), oip.shared_memory_router]
         routers += [described.routers[Work.TEXTS], described.routers[Work.MODULES]]
-        topics = [lowering, checkpoints]
+        topics = [lowering, equivalence_jobs, checkpoints]
         topics += [profiles, schemes, operator_catalog, meta]
         topics += [reference] if settings.docs else []
         topics += [playground] if settings.playground else []

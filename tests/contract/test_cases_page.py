@@ -1,22 +1,34 @@
-"""docs/cases.md: its calls print what stands under them. LiteRT's own are run by tests/interop/test_cookbook.py."""
+"""docs/cases.md and identify.md: their calls print what stands under them. Other systems: tests/interop/test_cookbook.py."""
 
 from __future__ import annotations
 
 import re
+import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
-from tests.support.page_programs import DOCS, Reader, blocks, sections
+import pytest
+
+from tests.support.page_programs import DOCS, blocks, sections
 from tests.support.page_table import page_table
 
 PAGE = DOCS / "cases.md"
 
 
-def test_every_call_prints_what_stands_under_it(tmp_path: Path) -> None:
-    with Reader(tmp_path) as reader:
-        for block in blocks(PAGE.read_text()):
-            assert block.file or block.output, block.text
-            if not block.needs:
-                reader.follow(block)
+@pytest.mark.parametrize("page", [PAGE, DOCS / "identify.md"], ids=lambda page: page.stem)
+def test_every_call_prints_what_stands_under_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Path) -> None:
+    # In this process: to import everything anew for each block takes longer than all of them.
+    monkeypatch.syspath_prepend(tmp_path)
+    for block in blocks(page.read_text()):
+        assert block.file or block.output, block.text
+        if block.file:
+            (tmp_path / block.file).write_text(block.text)
+            monkeypatch.delitem(sys.modules, Path(block.file).stem, raising=False)
+        elif not block.needs:
+            with redirect_stdout(StringIO()) as printed:
+                exec(compile(block.text, page.name, "exec"), {})
+            assert printed.getvalue().strip() == (block.output or "").strip(), block.text
 
 
 def test_every_thread_has_a_call() -> None:

@@ -28,6 +28,7 @@ from requant.operations.vectors import VECTORS
 from requant.operators.element_names import container
 from requant.operators.registry import OPERATORS
 from requant_service.json_api.catalog.operators import route_path
+from requant_service.operations.described import decimal_texts
 from tests.faces.test_models import REQUESTS
 
 
@@ -120,7 +121,9 @@ def undescribed(operation: Operation, report: dict[str, Any]) -> dict[str, Any]:
     """What JSON has of a report too: other faces state types beside it, and what JSON shows anyway."""
     left_out = {each.name for each in operation.members if not each.in_json}
     left_out |= {f"{each.name}_type" for each in operation.outputs}
-    return {name: listed(value) for name, value in report.items() if name not in left_out}
+    members = {each.name: each for each in operation.members}
+    kept = {name: listed(value) for name, value in report.items() if name not in left_out}
+    return {name: decimal_texts(members[name], value) if name in members else value for name, value in kept.items()}
 
 
 def test_all_operations_are_called() -> None:
@@ -151,6 +154,8 @@ def test_a_function_and_a_subcommand_answer_as_the_route(
     assert trace.pop("multipliers", None) == route["records"]
     assert {stage: flat(value) for stage, value in trace.items()} == route["stages"]
     assert undescribed(operation, report) == route["report"]
+    if name == "equivalence":
+        return  # its command has words of its own: tests/core/command/test_equivalence.py
 
     arguments = []
     for each in operation.tensors:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from requant.arrays.elements import Array, as_array, as_stored, element_of, flat_bits
+from requant.arrays.observed import observable
 from requant.arrays.types import read_type
 from requant.description import (
     NO_LIMITS,
@@ -18,23 +19,19 @@ from requant.description import (
     Group,
     Kind,
     Limits,
-    Member,
     NumbersInput,
-    NumbersOutput,
     Operation,
     OperationCall,
     Option,
     PlannedWork,
-    Records,
     Result,
     TensorInput,
-    TensorOutput,
 )
 from requant.errors import ParameterError, TypeFitError, default_pointer, excerpt
 from requant.errors.names import entry_named, not_among
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
-from requant.plan.operands import bind
+from requant.plan.operands import bind, kept_dtype
 
 _BOOLEAN = bool | np.bool_
 _REAL = int | float | np.integer | np.floating
@@ -163,12 +160,12 @@ def _call_of_arguments(operation: Operation, arguments: Any, tensor: Callable[[A
     """Return the call of an operation whose arguments are a dictionary, as those of its function are."""
     if not isinstance(arguments, Mapping):
         raise ParameterError("arguments are a dictionary")
-    inputs = {each.name for each in operation.arguments}
+    inputs = [each.name for each in operation.arguments]
     types = {each.type_option: each.name for each in operation.tensors}
-    known = {*inputs, *types, *(each.name for each in operation.options)}
+    known = [*inputs, *types, *(each.name for each in operation.options)]
     for name in arguments:
         if name not in known:
-            raise ParameterError(not_among(f"argument of {operation.name}", name, known))
+            raise ParameterError(not_among(f"known argument of {operation.name}", str(name), known))
     needed = [each.name for each in operation.arguments if not each.optional]
     needed += [each.name for each in operation.options if each.required and each.chooses is None]
     if missing := [each for each in needed if each not in arguments]:
@@ -179,44 +176,47 @@ def _call_of_arguments(operation: Operation, arguments: Any, tensor: Callable[[A
             continue
         value = arguments[each.name]
         if isinstance(each, TensorInput) and each.several and isinstance(value, list | tuple):
-            arrays[each.name] = [tensor(member) for member in value]
+            arrays[each.name] = [_numeric(each.name, tensor(member)) for member in value]
+        elif isinstance(each, TensorInput):
+            arrays[each.name] = _as_given(each.name, tensor(value))
         else:
-            arrays[each.name] = tensor(value) if isinstance(each, TensorInput) or isinstance(value, str) else value
-    return call_on_arrays(
+            arrays[each.name] = tensor(value) if isinstance(value, str) else value
+    call = call_on_arrays(
         operation,
         arrays,
         {types[name]: value for name, value in arguments.items() if name in types},
         {name: value for name, value in arguments.items() if name not in inputs and name not in types},
     )
+    for each in operation.tensors:
+        if each.name in call.types and not each.several:
+            element = call.types[each.name].element
+            flat_bits(call.arrays[each.name], kept_dtype(element, each.name), element, each.name)
+    return call
 
 
-def observable(operation: Operation, name: str) -> TensorOutput | NumbersOutput | Member:
-    """Return the output of that name: a tensor, numbers, or a member of records. Raise UnknownNameError."""
-    found: dict[str, TensorOutput | NumbersOutput | Member] = {}
-    for part in operation.reply:
-        match part:
-            case TensorOutput() | NumbersOutput():
-                found[part.name] = part
-            case Records():
-                found |= {each.name: each for each in part.record.members}
-    return entry_named(found, name, f"output of {operation.name}")
+def _as_given(name: str, value: Any) -> Any:
+    """Return what is in the place of a tensor. Raise ParameterError unless it is an array of numbers, or a list."""
+    _numeric(name, value)
+    return value
 
 
 def _observed(operation: Operation, outputs: Any, tensor: Callable[[Any], Any]) -> dict[str, Array]:
     """Return observed outputs as arrays, floats of lists as f64."""
     if not isinstance(outputs, Mapping) or not outputs:
         raise ParameterError("observed outputs are a dictionary of arrays by the names of the outputs")
-    return {name: _observed_array(operation, name, tensor(value)) for name, value in outputs.items()}
+    for name in outputs:
+        observable(operation, name)
+    return {name: _numeric(name, tensor(value)) for name, value in outputs.items()}
 
 
-def _observed_array(operation: Operation, name: str, value: Any) -> Array:
-    observable(operation, name)
+def _numeric(name: str, value: Any) -> Array:
+    """Return an array of numbers. Raise ParameterError for what is none."""
     try:
         array = np.asarray(value)
     except ValueError:
         array = np.empty(0, object)
     if array.dtype.kind in "OSUbc":
-        raise ParameterError(f"{name} was observed as something else than an array of numbers")
+        raise ParameterError(f"{name} is no array of numbers")
     return array
 
 

@@ -105,7 +105,7 @@ def command_parser(*, with_operations: bool = True, operator: str = "") -> argpa
         module.add_arguments(subparser)
         subparser.set_defaults(run=module.run)
     if with_operations:
-        from requant.command import equivalence, evaluate, tensor_operation
+        from requant.command import calls, equivalence, evaluate, tensor_operation
         from requant.operations import OPERATIONS
         from requant.operations.conversions import CONVERSIONS
         from requant.operations.equivalence import EQUIVALENCE
@@ -122,7 +122,8 @@ def command_parser(*, with_operations: bool = True, operator: str = "") -> argpa
         for name, operation in described_here.items():
             said = f"{operation.summary} {operation.request}"
             subparser = commands.add_parser(name, help=operation.request or operation.summary, description=said)
-            command = equivalence if name == EQUIVALENCE.name else tensor_operation
+            command = calls if operation.calls is not None else tensor_operation
+            command = equivalence if name == EQUIVALENCE.name else command
             command.add_arguments(subparser, operation)
             subparser.set_defaults(run=partial(command.run, operation))
         evaluation = commands.add_parser("evaluate", help=evaluate.HELP, description=evaluate.HELP)

@@ -37,6 +37,8 @@ class Kind(StrEnum):
     DECIMAL = "decimal"
     """Of a reply: a float or an integer of any size, in JSON the decimal text that reads back to it, for readers that
     do not keep numbers."""
+    ELEMENTS = "elements"
+    """Of a reply: elements of a tensor, or lists of them: numbers, and texts of those that are not finite."""
 
 
 class Chooses(Enum):

@@ -150,8 +150,9 @@ class Member:
     Of the kind GROUP it is a `group` that requests may have, too; in the inference protocol that is JSON as text.
 
     `title` and `group_description` are of a group of `members`, for generated clients. In the inference protocol a
-    group without lists is flat, and a list of groups is a tensor of i64 of the name `model_name`: a row for each, of the members that
-    are its `columns`. Without any, it is JSON as text there, as a list of texts is. An integer has so many `bits`. One
+    group without lists is flat, and a list of groups is a tensor of i64 of the name `model_name`: a row for each, of
+    the members that are its `columns`. Without any, it is JSON as text there, as a group with lists is, and a list of
+    texts. An integer has so many `bits`. One
     that is not `in_json` tells what a JSON request or reply shows anyway; one that is `only_in_json` has the bits of
     numbers that readers of JSON may round. An absent list is, if `empty_if_absent`, an empty one in JSON.
     `model_description`: what a model says of a member of a record, where that differs. A `verdict` says whether a check

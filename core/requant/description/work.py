@@ -83,7 +83,7 @@ class ModuleLimits:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a service does not take more of. In process there is no limit but those of types, of nesting, and of
-    what aliases stand for.
+    what aliases stand for. `threads`: how many compute where every input of two rules is; None: one for each core.
     """
 
     rank: int = MAXIMUM_RANK
@@ -91,6 +91,7 @@ class Limits:
     passes: int = _UNLIMITED
     explained: int = _UNLIMITED
     compute_seconds: float = inf
+    threads: int | None = None
     module: ModuleLimits = ModuleLimits(
         characters=_UNLIMITED,
         operations=_UNLIMITED,

@@ -43,5 +43,5 @@ def arithmetic_key(plan: Any) -> Hashable:
         compared = (each.name for each in fields(plan) if each.compare and each.name not in skipped)
         values = (arithmetic_key(getattr(plan, name)) for name in compared)
         return type(plan), *values
-    # What else has no equality of its own, such as a compiled kernel, is equal to itself.
-    return plan if isinstance(plan, Hashable) else id(plan)
+    # What else has no equality of its own, such as a compiled kernel, is equal to itself, or to nothing.
+    return plan if isinstance(plan, Hashable) else object()

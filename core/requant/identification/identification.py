@@ -7,7 +7,7 @@ these data, and no likelihoods: candidates are computed by the real kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,11 +15,13 @@ from requant.arrays.calls import ArrayCall
 from requant.identification.candidates import Candidate, Candidates, options_for
 from requant.identification.divergence import Divergence, first_divergence
 from requant.identification.patterns import Difference, Pattern, patterns
+from requant.identification.probes import Probe, outcomes_of, probes_of
 from requant.identification.reduction import Reduced, reduced
 from requant.identification.scales import Contradiction, ScaleInterval
 from requant.identification.search import Group, Search
-from requant.identification.separation import Probe, separate
+from requant.identification.separation import Class, separate
 from requant.identification.synthesis import Synthesis, synthesize
+from requant.identification.trials import compare_on_trials
 
 # Of excluded groups, so many are compared step by step with a consistent one.
 _MAX_DIVERGENCES = 8
@@ -126,11 +128,47 @@ def _classes(
         return tuple(Consistent((each,), proven=True) for each in fitting), ()
     if not fitting:
         return (), ()
-    found = separate(calls, [each.candidates[0] for each in fitting], is_late)
-    if found is None:
-        return (Consistent(tuple(fitting), proven=len(fitting) == 1),), ()
-    classes = (Consistent(tuple(fitting[place] for place in each.candidates), each.proven) for each in found.classes)
-    return tuple(classes), found.probes
+    candidates = [each.candidates[0] for each in fitting]
+    found = separate(calls, candidates, is_late)
+    classes, probes = found.classes, list(probes_of(calls, _firsts(candidates, found.classes), found.inputs))
+    for index in found.others:
+        if is_late():
+            break
+        classes, more = _split(index, calls[index], candidates, classes, is_late)
+        probes += more
+    if found.others:
+        # Of the classes as they are in the end.
+        probes = [replace(each, outcomes=_outcomes(each, calls, _firsts(candidates, classes))) for each in probes]
+    consistent = (Consistent(tuple(fitting[place] for place in each.candidates), each.proven) for each in classes)
+    return tuple(consistent), tuple(probes)
+
+
+def _firsts(candidates: Sequence[Candidate], classes: Sequence[Class]) -> list[Candidate]:
+    return [candidates[each.candidates[0]] for each in classes]
+
+
+def _outcomes(
+    probe: Probe, calls: Sequence[ArrayCall], candidates: Sequence[Candidate]
+) -> tuple[tuple[np.ndarray, ...], ...]:
+    return outcomes_of(probe.asked, candidates, calls[probe.call].observed)
+
+
+def _split(
+    index: int,
+    call: ArrayCall,
+    candidates: Sequence[Candidate],
+    classes: Sequence[Class],
+    is_late: Callable[[], bool],
+) -> tuple[tuple[Class, ...], list[Probe]]:
+    """Return finer classes by one call that has no rules of single numbers, and what tells them apart."""
+    probes, signatures, complete = compare_on_trials(index, call, candidates, is_late)
+    finer: list[Class] = []
+    for each in classes:
+        members: dict[bytes, list[int]] = {}
+        for place in each.candidates:
+            members.setdefault(signatures[place], []).append(place)
+        finer += [Class(tuple(one), (each.proven and complete) or len(one) == 1) for one in members.values()]
+    return tuple(finer), probes
 
 
 def _excluded(calls: Sequence[ArrayCall], wrong: Sequence[Group], fitting: Sequence[Group]) -> list[Excluded]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +66,11 @@ def _compared(name: str, observed: Array, result: Result) -> tuple[Array, Array,
     if given.shape != computed.shape:
         raise TypeFitError(f"{given.size} numbers of {name} were observed; there are {computed.size}")
     return given, computed, ~_equal_numbers(given, computed)
+
+
+def computed_outputs(result: Result, names: Iterable[str]) -> tuple[Array, ...]:
+    """Return outputs of these names, flat: tensors as they are stored, and numbers."""
+    return tuple(result.outputs[name].data if name in result.outputs else _numbers(name, result) for name in names)
 
 
 def _numbers(name: str, result: Result) -> Array:

@@ -44,7 +44,7 @@ _NONE = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class DecidingInput:
     """An input that tells candidates apart: of which call and channel, as the plan takes it, and what each class of
     candidates gives, as it is stored.
     """
@@ -65,10 +65,13 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Separation:
-    """Candidates in classes, and as few inputs as tell the classes apart."""
+    """Candidates in classes, and as few inputs as tell the classes apart. `others`: the calls that were not looked at,
+    since they are no rules of single numbers.
+    """
 
     classes: tuple[Class, ...]
-    probes: tuple[Probe, ...]
+    inputs: tuple[DecidingInput, ...]
+    others: tuple[int, ...]
 
 
 def channel_count(call: ArrayCall) -> int:
@@ -129,45 +132,45 @@ def separate(
     calls: Sequence[ArrayCall],
     candidates: Sequence[Candidate],
     is_late: Callable[[], bool] = lambda: False,
-) -> Separation | None:
+) -> Separation:
     """Return what tells candidates apart. They have to be defined for all calls.
 
-    Channels are looked at one after the other until all candidates are apart. None: there is no call of single numbers.
+    Channels are looked at one after the other until all candidates are apart.
     """
     classes = _Classes(len(candidates))
-    probes: list[Probe] = []
-    looked_at = False
+    inputs: list[DecidingInput] = []
+    others = []
     for index, call in enumerate(calls):
         for channel in range(channel_count(call)):
             tied = classes.tied()
             if not tied.size:
                 break
-            try:
-                rules = None if is_late() else rules_of(call, [candidates[each] for each in tied.tolist()], channel)
-            except RequantError:
-                rules = None
-            if rules is None:
+            if is_late():
                 classes.certain[tied] = False
                 break
-            looked_at = True
-            of_all = rules_of(call, candidates, channel) if len(tied) < len(candidates) else rules
-            assert of_all is not None
+            try:
+                rules = rules_of(call, [candidates[each] for each in tied.tolist()], channel)
+                of_all = rules_of(call, candidates, channel) if tied.size < len(candidates) else rules
+            except RequantError:
+                rules = of_all = None
+            if rules is None or of_all is None:
+                others.append(index)
+                break
             # Of rules of one formula, the first stands for all.
             same = _of_one_formula(rules)
-            first = [rules[each] for each in dict.fromkeys(same)]
+            firsts = list(dict.fromkeys(same))
+            places = [firsts.index(each) for each in same]
             for position, part in enumerate(rules[0].parts):
-                found = _outcomes(first, position)
-                places = [list(dict.fromkeys(same)).index(each) for each in same]
+                found = _outcomes([rules[each] for each in firsts], position)
                 deciding = classes.refine(tied, found.outcomes[places], found.certain[places])
                 codes = found.codes[deciding]
                 outcomes = np.stack([_outcomes_at(rule, position, codes)[0] for rule in of_all])
                 values = rules[0].array(part, codes)
-                probes += [
-                    Probe(index, channel, values[place], outcomes[:, place])
-                    for place in range(codes.size)
-                    if not (outcomes[:, place] == _NONE).any()
+                inputs += [
+                    DecidingInput(index, channel, values[place], outcomes[:, place])
+                    for place in np.flatnonzero((outcomes != _NONE).all(axis=0)).tolist()
                 ]
-    return _separated(classes, probes) if looked_at else None
+    return _separated(classes, inputs, tuple(others))
 
 
 class _Classes:
@@ -203,7 +206,7 @@ class _Classes:
             for row, numbers in zip(rows.tolist(), compared, strict=True):
                 fresh = int(self.of_candidate.max()) + 1 if known else label
                 self.of_candidate[candidates[row]] = known.setdefault(blake2b(numbers.tobytes()).digest(), fresh)
-            deciding.append(np.flatnonzero(everywhere)[_first_of_each_split(compared)])
+            deciding.append(np.flatnonzero(everywhere)[first_of_each_split(compared)])
             if not everywhere.all():
                 self._doubt(candidates[rows], given[:, ~everywhere])
         return np.unique(np.concatenate(deciding))
@@ -300,26 +303,32 @@ def _outcome_bits(rule: Rule) -> int:
     return 8 * rule.plan.output_dtype.itemsize
 
 
-def _separated(classes: _Classes, probes: Sequence[Probe]) -> Separation:
-    """Choose the fewest probes, one after the other that splits the most, and return them with the classes."""
+def _separated(classes: _Classes, inputs: Sequence[DecidingInput], others: tuple[int, ...]) -> Separation:
+    """Choose the fewest inputs and return them with the classes."""
     members = classes.members()
-    found = tuple(Class(tuple(each.tolist()), bool(classes.certain[each].all())) for each in members)
-    if not probes:
-        return Separation(found, ())
-    outcomes = np.stack([each.outcomes for each in probes], axis=1)[[int(each[0]) for each in members]]
+    found = tuple(Class(tuple(each.tolist()), each.size == 1 or bool(classes.certain[each].all())) for each in members)
+    if not inputs:
+        return Separation(found, (), others)
+    outcomes = np.stack([each.outcomes for each in inputs], axis=1)[[int(each[0]) for each in members]]
+    chosen = tuple(replace(inputs[each], outcomes=outcomes[:, each]) for each in fewest(outcomes))
+    return Separation(found, chosen, others)
+
+
+def fewest(outcomes: Array) -> list[int]:
+    """Return the columns, at most 16, that tell all rows apart: one after the other that splits the most."""
     chosen: list[int] = []
-    groups = np.zeros(len(members), np.int64)
-    while len(np.unique(groups)) < len(members) and len(chosen) < MAX_INPUTS:
+    groups = np.zeros(len(outcomes), np.int64)
+    while len(chosen) < MAX_INPUTS and outcomes.size:
         counts = _group_counts(groups, outcomes)
         place = int(np.argmax(counts))
         if counts[place] == len(np.unique(groups)):
             break
         chosen.append(place)
         groups = np.unique(np.stack([groups, outcomes[:, place]]), axis=1, return_inverse=True)[1].reshape(-1)
-    return Separation(found, tuple(replace(probes[each], outcomes=outcomes[:, each]) for each in chosen))
+    return chosen
 
 
-def _first_of_each_split(outcomes: Array) -> Array:
+def first_of_each_split(outcomes: Array) -> Array:
     """Return the columns in which outcomes differ; of those that lie equally far from their first outcome, which split
     candidates alike, the first.
     """

@@ -34,6 +34,7 @@ from requant.equality.sweep import MAX_INPUTS
 from requant.errors import ParameterError, UnsupportedError, default_pointer, pointers_for_sides
 from requant.errors.progress import progress_report
 from requant.formats.elements import FloatElement
+from requant.integer.add import AddPlan
 from requant.mlir.types import Type
 from requant.operations.conversions import NAN, ROUNDING, SATURATE, SCHEME
 from requant.operations.function_rules import function_rule
@@ -50,7 +51,7 @@ _INPUTS_OF_SECOND = 1 << 22
 """How many inputs two rules have surely been computed for in a second, one thread."""
 _INPUTS_OF_FUNCTION = 32
 """How many inputs of a conversion are computed while a function computes one."""
-_BYTES = 48 << 20
+_BYTES = 16 << 20
 _BYTES_OF_CERTIFICATE = 96 << 20
 
 
@@ -185,23 +186,20 @@ class _Compared:
             chosen = {name: own[name] for name in ("rounding", "nan", "saturate") if name in own}
             return quantization(source, target, profile, **chosen)
 
-    def rules(self) -> tuple[Rule, Rule]:
-        """Return both rules, of which the second may be a function."""
-        first = self.rule("first")
-        if (module := self._options["module"]) is None:
-            return first, self.rule("second")
-        return first, function_rule(module, self._options["function"], first, self._limits.module)
-
-    def decided(self) -> Equivalence:
-        """Compare the rules."""
-        first, second = self.rules()
-        limit, workers = self.compared, None if self.compared == MAX_INPUTS else 1
-        if self._options["module"] is not None and workers is not None:
-            limit //= _INPUTS_OF_FUNCTION
+    def decided(self, first: Rule, second: Rule | None) -> Equivalence:
+        """Compare two rules, or one with the function of the module."""
+        if second is None:
+            options = self._options
+            second = function_rule(options["module"], options["function"], first, self._limits.module)
+        limit, workers = self.compared, self._limits.threads
+        if limit < MAX_INPUTS:
+            # Within a request, whose time is that of its thread.
+            workers = 1
+            limit //= 1 if self._options["module"] is None else _INPUTS_OF_FUNCTION
         return compare(first, second, progress=progress_report.get(), workers=workers, limit=limit)
 
-    def additions(self) -> tuple[AdditionEquivalence, list[str]]:
-        """Compare two additions. Return also what they are in words."""
+    def additions(self) -> tuple[list[AddPlan], list[str]]:
+        """Return two additions, and what they are in words. Raise what their plans raise."""
         plans, texts = [], []
         for side in self.sides:
             own, lhs = self.own(side), self.needed_type(side, "input_type")
@@ -212,7 +210,7 @@ class _Compared:
                 plans.append(addition(lhs, rhs, target, profile, scheme=own.get("scheme")))
             given = "".join(f", {name} {own[name]}" for name in ("scheme",) if name in own)
             texts.append(f"add, profile {profile}{given}")
-        return compare_additions(plans[0], plans[1]), texts
+        return plans, texts
 
     def schemes(self) -> tuple[str, str]:
         """Return the schemes that are compared for many multipliers. Raise ParameterError unless both are named."""
@@ -244,9 +242,12 @@ def _plan(call: OperationCall) -> PlannedWork:
         if wants or with_smt2 or call.options["module"] is not None:
             name = "certificate" if wants else "smt2" if with_smt2 else "module"
             raise UnsupportedError(f"two additions are compared without {name}", pointer=f"/{name}")
-        run = _runs(lambda: _of_additions(*asked.additions()))
+        plans, texts = asked.additions()
+        run = _runs(lambda: _of_additions(compare_additions(plans[0], plans[1]), texts))
     else:
-        run = _runs(lambda: _of_rules(asked.decided(), wants, with_smt2))
+        first, *others = map(asked.rule, asked.sides)
+        second = others[0] if others else None
+        run = _runs(lambda: _of_rules(asked.decided(first, second), wants, with_smt2))
     bytes_ = _BYTES_OF_CERTIFICATE if wants else _BYTES
     return PlannedWork(operands={}, run=run, byte_count=bytes_, searches=True)
 
@@ -365,7 +366,7 @@ _REPLY = (
     Member(
         name="equal",
         kind=Kind.BOOLEAN,
-        description="Whether both give the same for every input, and are defined for the same inputs.",
+        description="Whether no input differs, and both are defined for the same.",
         verdict=True,
     ),
     _count("inputs", "How many there are."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from math import inf
+from math import inf, isfinite
 from time import thread_time
 from typing import Any
 
@@ -28,8 +28,10 @@ from requant.identification.candidates import Candidate, first_planned
 from requant.identification.divergence import Divergence
 from requant.identification.identification import Consistent, Excluded, Identification, Unexplained, identify
 from requant.identification.outcomes import Mismatch
+from requant.identification.probes import Probe
 from requant.identification.scales import ScaleInterval
-from requant.identification.separation import Probe
+from requant.mlir import print_type
+from requant.mlir.types import TensorType
 from requant.operations.explain import STEPS
 
 MAX_GROUPS = 64
@@ -120,12 +122,30 @@ def _text(value: Any) -> str:
 
 
 def _probe(probe: Probe) -> dict[str, Any]:
-    return {
-        "call": probe.call,
-        "channel": probe.channel,
-        "input": _text(probe.value),
-        "outcomes": probe.outcomes.tolist(),
-    }
+    asked = probe.asked
+    tensors: list[dict[str, Any]] = [
+        {"name": name, "type": print_type(_type_of(asked, name)), "values": _elements(each)}
+        for name, each in asked.arrays.items()
+    ]
+    tensors += [{"name": name, "values": _elements(each)} for name, each in asked.numbers.items()]
+    outcomes = [[value for output in each for value in _elements(output)] for each in probe.outcomes]
+    return {"call": probe.call, "channel": probe.channel, "tensors": tensors, "outcomes": outcomes}
+
+
+def _type_of(call: ArrayCall, name: str) -> TensorType:
+    """Return the type of a tensor, which several may share."""
+    return call.types[name] if name in call.types else call.types[name.rpartition("_")[0]]
+
+
+def _elements(array: Array) -> list[Any]:
+    """Return elements as JSON has them: numbers, and texts of those that are not finite."""
+    listed = array.reshape(-1).tolist()
+    if array.dtype.kind in "iub":
+        return listed
+    return [each if isinstance(each, str) or isfinite(each) else _NOT_FINITE[repr(float(each))] for each in listed]
+
+
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def _excluded(found: Excluded) -> dict[str, Any]:
@@ -266,13 +286,26 @@ def _reply(candidate: tuple[Member, ...]) -> tuple[Member, ...]:
         ),
         _listed(
             "try_next",
-            "DecidingInput",
-            "An input that tells consistent candidates apart.",
-            "As few inputs as tell all groups of `consistent` apart, at most 16.",
+            "CallToTry",
+            "A small call that tells consistent candidates apart; of a convolution, with strides and dilations of 1 "
+            "and without padding.",
+            "At most 16 inputs, with which all groups of `consistent` go apart as far as any do.",
             _CALL,
-            Member(name="channel", description="The index of the scale and zero point.", bits=32),
-            Member(name="input", kind=Kind.TEXT, description="The element; of a product, the sum."),
-            Member(name="outcomes", kind=Kind.INTEGERS, description="What each group gives, as stored, in order."),
+            Member(name="channel", description="The index of the scale and zero point that decide.", bits=32),
+            _listed(
+                "tensors",
+                "TensorToTry",
+                "An argument of the call; the others are those of the call that it was made from.",
+                "",
+                Member(name="name", kind=Kind.TEXT),
+                Member(name="type", kind=Kind.TYPE, optional=True),
+                Member(name="values", kind=Kind.ELEMENTS),
+            ),
+            Member(
+                name="outcomes",
+                kind=Kind.ELEMENTS,
+                description="A list for each group of `consistent`: the elements of the observed outputs as stored.",
+            ),
         ),
         _listed(
             "excluded",

@@ -7,27 +7,24 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from requant.arrays.calls import ArrayCall, observable
+from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import shaped
-from requant.description import Array, CallsInput, Elements, Operation, TensorInput, TensorOutput
+from requant.arrays.observed import Output, element_of_output, listed_numbers, observable
+from requant.description import Array, CallsInput, Operation, TensorInput, TensorOutput
 from requant.errors import (
     InvalidRequestError,
     LimitError,
     RequantError,
-    TensorDataError,
     default_pointer,
     pointer_prefix,
 )
 from requant.errors.cancellation import checked
 from requant.errors.names import entry_named
-from requant.formats.elements import FLOATS, IntegerElement, Signedness
 from requant.mlir.types import ElementType, TensorType
 from requant.plan.operands import kept_dtype, static_shape
 from requant.plan.plan import Packing
-from requant_service.http import json_values as values
 from requant_service.http.json_body import invalid_request
 from requant_service.http.json_document import JsonDocument
 from requant_service.http.models import RequestModel
@@ -41,15 +38,6 @@ from requant_service.operations.types import read_tensor_type
 from requant_service.runtime.settings import Settings
 
 Model = TypeVar("Model", bound=BaseModel)
-
-_INTEGERS = IntegerElement(64, Signedness.SIGNLESS)
-_OF_KIND: Mapping[Elements, ElementType] = {
-    Elements.CODES: IntegerElement(8, Signedness.UNSIGNED),
-    Elements.BYTES: IntegerElement(8, Signedness.UNSIGNED),
-    Elements.INT32: IntegerElement(32, Signedness.SIGNLESS),
-    Elements.SINGLES: FLOATS["f32"],
-}
-"""What the elements of an output are that has no other type."""
 
 
 def read_calls(
@@ -150,57 +138,23 @@ class _Observed:
             flat = base64_tensor.decode(self._document.data(tensor.data), dtype, None)
         return shaped(flat, TensorType(flat.shape, element), flat.shape)
 
-    def _values(self, part: Any, path: str, sent: list[Any]) -> Array:
+    def _values(self, part: Output, path: str, sent: list[Any]) -> Array:
         """Return numbers in a list, or in lists that are nested as a shape."""
-        shape = _shape(sent)
-        flat = values.flattened(sent, shape)
-        limit = self._settings.max_values
-        if len(flat) > limit:
-            detail = f"there are {len(flat)} values; more than {limit} elements must be sent as data"
+        count, limit = _count(sent), self._settings.max_values
+        if count > limit:
+            detail = f"there are {count} values; more than {limit} elements must be sent as data"
             raise LimitError(detail, limit=limit, pointer=f"/{path}")
-        element = self._element(part) if isinstance(part, TensorOutput) else None
-        if element is None:
-            if not isinstance(part, TensorOutput):
-                flat = [_number(each) for each in flat]
-            whole = all(type(each) is int for each in flat)
-            element = _INTEGERS if whole else FLOATS["f64"]
-        type_ = TensorType((len(flat),), element)
         with pointer_prefix(f"/{path}"):
-            if len(shape) > 1 and len(flat) != int(np.prod(shape)):
-                raise TensorDataError("the lists are not nested as a shape")
-            decoded = values.decode_elements(
-                flat, element, kept_dtype(element, "output"), (len(flat),), lambda: self._literals(path, shape)
-            )
-        return shaped(decoded, type_, (len(flat),))
+            return listed_numbers(sent, self._element(part), lambda: self._document.list(path))
 
-    def _literals(self, path: str, shape: tuple[int, ...]) -> Any:
-        return values.flattened(self._document.list(path), shape)
-
-    def _element(self, output: TensorOutput) -> ElementType | None:
-        """Return what the elements of an output are, if the call tells."""
-        stated = self._call.options.get("output_type") if output.name == "output" else None
-        if stated is not None:
-            return stated.element if isinstance(stated, TensorType) else stated
-        if self._call.operation.converts is not None and "input" in self._call.types:
-            return getattr(self._call.types["input"].element, "expressed", None) or FLOATS["f32"]
-        return _OF_KIND.get(output.elements)
+    def _element(self, part: Output) -> ElementType | None:
+        call = self._call
+        return element_of_output(call.operation, part, call.types, call.options.get("output_type"))
 
 
-def _shape(lists: Any) -> tuple[int, ...]:
-    """Return the shape as which lists are nested, by the first of each."""
-    shape = []
-    while isinstance(lists, list):
-        shape.append(len(lists))
-        lists = lists[0] if lists else None
-    return tuple(shape)
-
-
-def _number(value: Any) -> Any:
-    """Return a number that is written as a text, as replies do for readers that round others."""
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
+def _count(lists: Any) -> int:
+    """Return how many numbers there are in lists that may be nested."""
+    return sum(map(_count, lists)) if isinstance(lists, list) else 1
 
 
 def _validated(model: type[Model], sent: Any, place: str, settings: Settings) -> Model:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from requant.arrays import json_values as values
 from requant.errors import InvalidRequestError, LimitError, default_pointer, pointer_prefix
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.plan.operands import static_shape
 from requant.plan.plan import dense_bytes, dense_width, pack, unpack
-from requant_service.http import json_values as values
 from requant_service.http.json_document import JsonDocument
 from requant_service.http.responses import Buffer, json_text
 from requant_service.json_api import base64_tensor

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from requant.arrays import json_values as values
 from requant.errors import (
     FieldFault,
     InvalidRequestError,
@@ -36,7 +37,6 @@ from requant.errors import (
     excerpt,
     pointer_prefix,
 )
-from requant_service.http import json_values as values
 from requant_service.http.json_body import read_json
 from requant_service.http.problems import pointer
 from requant_service.http.responses import Buffer, json_text

@@ -27,6 +27,7 @@ from requant.errors import RequantError, SelfTestError, UnavailableError
 from requant.self_test.self_test import CacheDirectoryError, Compilation, prepare_kernels
 from requant_service.runtime.cgroup import available_cpus
 from requant_service.runtime.checkpoint_jobs import CheckpointJobs
+from requant_service.runtime.comparison_jobs import ComparisonJobs
 from requant_service.runtime.credentials import Certificate, Tokens, reread_on_sighup
 from requant_service.runtime.executor import Executor
 from requant_service.runtime.memory_budget import MemoryBudget
@@ -149,6 +150,8 @@ class Runtime:
         if self.checkpoint_jobs is not None:
             jobs = self.checkpoint_jobs
             self.metrics.watch("checkpoint_jobs", "Checkpoint jobs that run here.", lambda: jobs.running)
+        comparisons = self.comparison_jobs = ComparisonJobs(settings.equivalence_jobs, settings.checkpoint_threads)
+        self.metrics.watch("equivalence_jobs", "Comparisons that run here.", lambda: comparisons.running)
         # Decoded queries and heads of requests, and plans.
         self.decoded: PlanCache[Any] = PlanCache(settings.plan_cache_bytes // 4)
         self.planned: PlanCache[Any] = PlanCache(settings.plan_cache_bytes)
@@ -300,6 +303,7 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
         current.status = HealthStatus.STOPPING
         warm_up.cancel()
         watch.cancel()
+        await asyncio.to_thread(current.comparison_jobs.close, current.settings.shutdown_seconds)
         if current.checkpoint_jobs is not None:
             await asyncio.to_thread(current.checkpoint_jobs.close, current.settings.shutdown_seconds)
         current.executor.shut_down()

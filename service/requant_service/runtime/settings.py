@@ -196,7 +196,14 @@ class Settings(Limits, BaseSettings):
         default_factory=lambda: max(1, available_cpus() // 2),
         ge=1,
         le=1024,
-        description="Number of threads of a checkpoint job. Default: half of the available CPUs.",
+        description="Number of threads of a checkpoint job, and of a comparison. Default: half of the available CPUs.",
+    )
+    equivalence_jobs: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Number of comparisons of two rules that run in the background at the same time; further ones get "
+        "503.",
     )
     plan_cache_bytes: int = _bytes(16 << 20, "Size of the plan cache, in bytes.")
     keep_alive_seconds: int = Field(

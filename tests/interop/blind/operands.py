@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from requant.arrays.calls import ArrayCall
 from tests.interop.blind.dump import Array, Dump, tensor_text
 from tests.interop.blind.products import side_of
 from tests.interop.integer.quantized_tensors import DTYPES, Quantized
@@ -16,9 +15,7 @@ DEEPEST = 4096
 """Products are of so many numbers at most; sums that need more are left out."""
 
 
-def product_calls(
-    dump: Dump, call: ArrayCall, channel: int, sums: Array
-) -> Iterator[tuple[dict[str, Array], dict[str, str]]]:
+def product_calls(dump: Dump, channel: int, sums: Array) -> Iterator[tuple[dict[str, Array], dict[str, str]]]:
     """The tensors and types of one call with these sums, one for each column or channel of the output, all of them with
     the scale of one channel of the weights. None where no operands of the system have such sums.
     """

@@ -37,7 +37,7 @@ from requant_service.http.models import (
     ReplyModel,
     RequestModel,
 )
-from requant_service.json_api.schemas.tensors import OutputTensor, Tensor
+from requant_service.json_api.schemas.tensors import OutputTensor, Tensor, Values
 from requant_service.operations.calls import MAX_CALLS, call_model
 from requant_service.operations.options import group_reply_model, option_field
 
@@ -188,6 +188,7 @@ _MEMBER_KINDS: Mapping[Kind, Any] = {
     Kind.TYPE: str,
     Kind.EXACT_NUMBER: str,
     Kind.DECIMAL: str,
+    Kind.ELEMENTS: Values,
 }
 
 

@@ -81,6 +81,7 @@ from requant_service.runtime.settings import MAX_ENTRIES
 
 _BYTES = DATATYPES["UINT8"]
 _NUMBERS = ("FP64", "FP32", "FP16", "BF16")
+_INTEGERS = ("INT64", "INT32")
 _DATATYPES: Mapping[Elements, tuple[str, ...]] = {
     Elements.INTEGERS: (*STORED, "INT64"),
     Elements.SUMS: ("INT32", "INT64", "FP32", "FP64", "FP16"),
@@ -217,6 +218,8 @@ def _read_numbers(call: Call, given: NumbersInput) -> Array:
         raise ParameterError("the list is empty; at least one is required", pointer=tensor.pointer)
     if count > MAX_ENTRIES:
         raise LimitError(f"there are {count}; the limit is {MAX_ENTRIES}", limit=MAX_ENTRIES, pointer=tensor.pointer)
+    if given.kind is Kind.INTEGER:
+        return tensor.data.astype(np.int64).reshape(tensor.shape)
     return real_numbers(tensor).reshape(tensor.shape)
 
 
@@ -452,7 +455,8 @@ def _lowered(description: str) -> str:
 def _input_slot(given: Argument) -> Slot:
     if isinstance(given, NumbersInput):
         said = given.model_description or given.description
-        return Slot(name=_name(given), description=said, datatypes=_NUMBERS, optional=given.optional)
+        datatypes = _INTEGERS if given.kind is Kind.INTEGER else _NUMBERS
+        return Slot(name=_name(given), description=said, datatypes=datatypes, optional=given.optional)
     return Slot(
         name=_name(given),
         description=given.description,

@@ -26,6 +26,7 @@ def read_json_text(call: Call, name: str, model: type[Model], expected: str) -> 
         error.pointer = place
         if isinstance(error, InvalidRequestError):
             error.faults = tuple(
-                replace(fault, pointer=place, detail=f"{fault.pointer}: {fault.detail}") for fault in error.faults
+                replace(each, pointer=place, detail=f"{each.pointer}: {each.detail}" if each.pointer else each.detail)
+                for each in error.faults
             )
         raise

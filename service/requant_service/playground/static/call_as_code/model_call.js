@@ -1,5 +1,7 @@
 /** The views' calls of the JSON API as calls of the corresponding models of the Open Inference Protocol. */
 
+import { bitsOf, isUnsigned, storageOf, tensorType } from "../type/tensor_text.js";
+
 const INTEGER_DATATYPES = [8, 16, 32, 64];
 const FLOAT_DATATYPES = { f16: "FP16", bf16: "BF16", f32: "FP32", f64: "FP64" };
 
@@ -46,18 +48,10 @@ function vector(name, datatype, values) {
   return { name, datatype, shape: [values.length], values };
 }
 
-function tensorType(text) {
-  const found = /^\s*tensor\s*<\s*((?:\d+\s*x\s*)*)(.*)>\s*$/s.exec(text);
-  if (!found) return { dimensions: null, element: text };
-  return { dimensions: (found[1].match(/\d+/g) ?? []).map(Number), element: found[2].trim() };
-}
-
 /** What the elements are stored as: integers of 8 bits and more, or floats of 16. */
 function datatypeOf(element) {
-  const stored = /^!quant\.\w+<\s*(\w+)/.exec(element)?.[1] ?? element;
+  const stored = storageOf(element);
   if (stored in FLOAT_DATATYPES) return FLOAT_DATATYPES[stored];
-  // Such as i8, si8, ui8, and u8 within quantized types.
-  const [, unsigned, bits] = /^s?(u?)i?(\d+)$/.exec(stored) ?? [];
-  const width = INTEGER_DATATYPES.find((each) => bits <= each);
-  return width && `${unsigned ? "UINT" : "INT"}${width}`;
+  const width = INTEGER_DATATYPES.find((each) => bitsOf(stored) <= each);
+  return width && `${isUnsigned(stored) ? "UINT" : "INT"}${width}`;
 }

@@ -125,7 +125,8 @@ function beginning(groups, common) {
   return words ? `${names.length === 2 ? "Both" : "All"} ${words}. Then:` : "";
 }
 
-function stepCell(step) {
+/** A step: its formula, and below it with numbers. */
+export function stepCell(step) {
   if (!step) return element("span", { class: "none" }, "–");
   return [
     element("span", { class: "formula" }, element("code", {}, `${step.symbol} = ${step.formula}`), step.precision !== "integer" && ` ${step.precision}`),

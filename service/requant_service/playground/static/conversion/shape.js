@@ -17,7 +17,7 @@ export function shapeFor(given, count, parsed) {
   return shape;
 }
 
-function readShape(text) {
+export function readShape(text) {
   const shape = text.trim().split(/\s*[x×,\s]\s*/);
   if (!shape.every((size) => /^\d+$/.test(size))) throw new Error("A shape is written as 2x3.");
   return shape.map(Number);

@@ -2,10 +2,20 @@
 import { shortestFloat32 } from "./number_list.js";
 
 const MAGIC = "\u0093NUMPY";
-const READERS = {
+const FLOATS = {
   "<f2": [2, (view, at) => shortestFloat32(float16(view.getUint16(at, true)))],
   "<f4": [4, (view, at) => shortestFloat32(view.getFloat32(at, true))],
   "<f8": [8, (view, at) => view.getFloat64(at, true)],
+};
+const INTEGERS = {
+  "|i1": [1, (view, at) => view.getInt8(at)],
+  "|u1": [1, (view, at) => view.getUint8(at)],
+  "<i2": [2, (view, at) => view.getInt16(at, true)],
+  "<u2": [2, (view, at) => view.getUint16(at, true)],
+  "<i4": [4, (view, at) => view.getInt32(at, true)],
+  "<u4": [4, (view, at) => view.getUint32(at, true)],
+  "<i8": [8, (view, at) => view.getBigInt64(at, true)],
+  "<u8": [8, (view, at) => view.getBigUint64(at, true)],
 };
 
 /**
@@ -16,22 +26,39 @@ const READERS = {
  * @throws {Error} that says what was expected, and what to do
  */
 export function readNpy(file, most) {
+  const { shape, count, values } = arrayOf(file, FLOATS);
+  if (count > most) throw new Error(`The array has ${count} elements; at most ${most} are accepted.`);
+  return { values: values(), shape };
+}
+
+/**
+ * Read an array of floats or integers.
+ * @param {ArrayBuffer} file
+ * @returns {{dtype: string, shape: number[], count: number, bytes: Uint8Array, values: function(): Array<number|bigint>}}
+ *   `bytes`: the elements in C order, little-endian
+ * @throws {Error} that says what was expected, and what to do
+ */
+export function readAnyNpy(file) {
+  return arrayOf(file, { ...FLOATS, ...INTEGERS });
+}
+
+function arrayOf(file, readers) {
   const { header, start } = headerOf(file);
   const dtype = /'descr'\s*:\s*'([^']*)'/.exec(header)?.[1];
   const shapeText = /'shape'\s*:\s*\(([^)]*)\)/.exec(header)?.[1];
   if (shapeText === undefined) throw new Error("The header of this .npy file cannot be read.");
-  if (!READERS[dtype]) throw new Error(wrongType(dtype));
+  if (!Object.hasOwn(readers, dtype)) throw new Error(wrongType(dtype, readers));
   if (/'fortran_order'\s*:\s*True/.test(header)) {
     throw new Error("The array is in Fortran order. Save numpy.ascontiguousarray(array).");
   }
   const shape = shapeText.split(",").map((size) => size.trim()).filter(Boolean).map(Number);
   const count = shape.reduce((product, size) => product * size, 1);
-  const [width, read] = READERS[dtype];
-  if (count > most) throw new Error(`The array has ${count} elements; at most ${most} are accepted.`);
+  const [width, read] = readers[dtype];
   if (count === 0) throw new Error("The array is empty.");
   if (file.byteLength !== start + count * width) throw new Error("The length of the file does not match its header.");
   const view = new DataView(file, start);
-  return { values: Array.from({ length: count }, (_, index) => read(view, index * width)), shape };
+  const values = () => Array.from({ length: count }, (_, index) => read(view, index * width));
+  return { dtype: dtype.slice(1), shape, count, bytes: new Uint8Array(file, start), values };
 }
 
 function headerOf(file) {
@@ -48,8 +75,9 @@ function latin1(file, start, length) {
   return String.fromCharCode(...new Uint8Array(file, start, Math.min(length, 65536)));
 }
 
-function wrongType(dtype) {
-  if (/^>f[248]$/.test(dtype ?? "")) return "The array is big-endian. Save array.astype(numpy.float32).";
+function wrongType(dtype, readers) {
+  if (/^>[fiu][248]$/.test(dtype ?? "")) return `The array is big-endian. Save array.astype(array.dtype.newbyteorder("<")).`;
+  if (readers !== FLOATS) return "The array is of no float or integer type. Save array.astype(numpy.float32), say.";
   return "The array is not float16, float32 or float64. Save array.astype(numpy.float32).";
 }
 

@@ -17,12 +17,28 @@ const DECIMAL = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i;
  * @throws {Error} that says which item is not a number, or that there are too many or none
  */
 export function readNumbers(text, most) {
-  return itemsOf(text, most, "number").map((item, index) => {
-    const lower = item.toLowerCase();
-    if (WORDS.has(lower)) return WORDS.get(lower);
-    if (!DECIMAL.test(item)) throw new Error(`Item ${index + 1} is not a number. NaN, inf and -inf are accepted.`);
-    return Number(item);
-  });
+  return itemsOf(text, most, "number").map(numberOf);
+}
+
+function numberOf(item, index) {
+  const lower = item.toLowerCase();
+  if (WORDS.has(lower)) return WORDS.get(lower);
+  if (!DECIMAL.test(item)) throw new Error(`Item ${index + 1} is not a number. NaN, inf and -inf are accepted.`);
+  return Number(item);
+}
+
+/** Read numbers as they travel in JSON: integers of up to 64 bits, and others. @throws {Error} as `readNumbers` does */
+export function readJsonNumbers(text, most) {
+  return itemsOf(text, most, "number").map((item, index) =>
+    /^[-+]?\d{16,20}$/.test(item) ? jsonInteger(String(BigInt(item.replace("+", "")))) : jsonNumber(numberOf(item, index)),
+  );
+}
+
+/** A double holds integers of up to 53 bits. */
+export function jsonInteger(text) {
+  if (Number.isSafeInteger(Number(text))) return Number(text);
+  if (!JSON.rawJSON) throw new Error("This browser can send integers of up to 53 bits only.");
+  return JSON.rawJSON(text);
 }
 
 /** A number as it is typed and read back. */

@@ -1,6 +1,7 @@
-import { button, element, field, fill, select } from "../dom.js";
+import { element, field, fill, select } from "../dom.js";
 import { generate, KINDS } from "./generate.js";
 import { readNpy } from "./npy.js";
+import { takesNpyFile } from "./npy_file.js";
 import { numberText, readNumbers } from "./number_list.js";
 
 const PAUSE_MILLISECONDS = 250;
@@ -113,31 +114,11 @@ export class NumbersEditor {
   #seedField = null;
 
   #drawn() {
-    const file = element("input", {
-      type: "file",
-      accept: ".npy",
-      class: "unseen",
-      tabindex: "-1",
-      "aria-label": "Numbers from an .npy file",
-      onchange: () => file.files.length && this.#readFile(file.files[0]),
-    });
     this.#seedField = field("Seed", this.#seed);
     this.#options = element("div", { class: "parts" }, field("Count", this.#count), this.#seedField);
     const node = element(
       "div",
-      {
-        class: "numbers-editor",
-        ondragover: (event) => {
-          event.preventDefault();
-          node.classList.add("dropping");
-        },
-        ondragleave: () => node.classList.remove("dropping"),
-        ondrop: (event) => {
-          event.preventDefault();
-          node.classList.remove("dropping");
-          if (event.dataTransfer.files.length) this.#readFile(event.dataTransfer.files[0]);
-        },
-      },
+      { class: "numbers-editor" },
       field("Numbers", this.#text, "Type or paste them, or drop an .npy file here. NaN, inf and -inf are accepted."),
       this.#message,
       element(
@@ -147,8 +128,8 @@ export class NumbersEditor {
         field("Shape", this.#shape),
       ),
       this.#options,
-      element("p", {}, button("Choose an .npy file…", () => file.click()), file),
     );
+    node.append(takesNpyFile(node, "Numbers", (file) => this.#readFile(file)));
     this.#showOptions();
     return node;
   }

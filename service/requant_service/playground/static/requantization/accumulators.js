@@ -1,5 +1,6 @@
 /** The integers to requantize, as people type and paste them. */
 import { itemsOf } from "../numbers/items.js";
+import { jsonInteger } from "../numbers/number_list.js";
 
 /**
  * Read integers with white space, commas or semicolons between them and any brackets around them.
@@ -12,11 +13,4 @@ export function readIntegers(text, most) {
     const plain = String(BigInt(item.replace("+", "")));
     return { text: plain, json: jsonInteger(plain) };
   });
-}
-
-/** A double holds integers of up to 53 bits. */
-export function jsonInteger(text) {
-  if (Number.isSafeInteger(Number(text))) return Number(text);
-  if (!JSON.rawJSON) throw new Error("This browser can send integers of up to 53 bits only.");
-  return JSON.rawJSON(text);
 }

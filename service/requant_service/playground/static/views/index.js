@@ -19,10 +19,11 @@
  * A panel has `render(root, call, context)`, called whenever `lastCall` changes.
  */
 import { callAsCode } from "../call_as_code/panel.js";
+import { identify } from "./identify.js";
 import { multiplier } from "./multiplier.js";
 import { quantize } from "./quantize.js";
 import { requantize } from "./requantize.js";
 import { type } from "./type.js";
 
-export const VIEWS = [quantize, requantize, multiplier, type];
+export const VIEWS = [quantize, requantize, identify, multiplier, type];
 export const PANELS = [callAsCode];

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from requant.arrays import json_values as values
 from requant.errors import TensorDataError
 from requant.formats.elements import FLOATS
-from requant_service.http import json_values as values
 
 F32 = np.dtype("<f4")
 I8 = np.dtype("i1")

@@ -26,7 +26,7 @@ Literals = Callable[[], Sequence[Any]]
 
 _BF16 = FLOATS["bf16"]
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _TEXTS = '"NaN", "Infinity" and "-Infinity"'
 
 
@@ -140,9 +140,9 @@ def _narrowed(wide: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
 def _wide(index: int, value: Number) -> float:
     """Return a value as the nearest binary64."""
     if isinstance(value, str):
-        if value not in _NON_FINITE:
+        if value not in NON_FINITE:
             raise _wrong(index, f"is a text; numbers are not quoted, and the only texts are {_TEXTS}")
-        return _NON_FINITE[value]
+        return NON_FINITE[value]
     if type(value) not in (int, float):
         raise _wrong(index, "is not a number")
     try:

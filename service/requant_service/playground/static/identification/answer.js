@@ -1,0 +1,129 @@
+/** What an answer says, apart from what to try next. */
+import { stepCell } from "../comparison/reason.js";
+import { element } from "../dom.js";
+import { candidateLines, candidateTerms, letter } from "./candidates.js";
+
+export function summaryOf({ consistent, elements }) {
+  const all = `${elements} ${elements === 1 ? "element" : "elements"}`;
+  if (consistent.length === 0) return `No rule gives all ${all}`;
+  return consistent.length === 1 ? `One rule gives all ${all}` : `${consistent.length} rules give all ${all}`;
+}
+
+/** The groups that give what was observed. */
+export function consistentGroups({ consistent, parameters = [] }, several) {
+  if (consistent.length === 0) return null;
+  return [
+    element("p", { class: "hint" }, "A fact about these data, not a likelihood: each of them gives every bit."),
+    element(
+      "ol",
+      { class: "rules", "aria-label": "Rules that give all elements" },
+      consistent.map(({ candidates, proven }, index) =>
+        element(
+          "li",
+          {},
+          element("h3", {}, element("span", { class: "letter" }, letter(index)), same(candidates, proven)),
+          element("dl", { class: "facts" }, candidateTerms(candidates), parameterTerms(parameters.filter((each) => each.consistent === index), several)),
+        ),
+      ),
+    ),
+  ];
+}
+
+function same(candidates, proven) {
+  if (candidates.length === 1) return element("span", { class: "verdict passes" }, "One candidate");
+  if (proven) return element("span", { class: "verdict passes" }, "✓ Proven: the same for every input");
+  return element("span", { class: "verdict partly" }, "Not told apart by any input tried; not proven the same");
+}
+
+function parameterTerms(parameters, several) {
+  if (parameters.length === 0) return null;
+  return [element("dt", {}, "Parameters"), element("dd", {}, parameters.map((each) => element("div", {}, parameterText(each, several))))];
+}
+
+/** "scale from 0.05 to 0.0500001, zero point -1", and whatever else is known. */
+function parameterText({ consistent: _, call, channel, lowest, highest, ...others }, several) {
+  const where = [several && `call ${call + 1}`, channel > 0 && `channel ${channel}`].filter(Boolean).join(", ");
+  const scale = lowest !== undefined && (lowest === highest ? `scale ${lowest}` : `scale from ${lowest} to ${highest}`);
+  const rest = Object.entries(others)
+    .filter(([, value]) => value !== null && typeof value !== "object")
+    .map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`);
+  return `${where && `${where}: `}${[scale, ...rest].filter(Boolean).join(", ")}`;
+}
+
+/** Where nothing fits: what the elements have in common that differ, and a rule that gives them. */
+export function unexplained({ patterns, synthesized }) {
+  if (!patterns && !synthesized) return null;
+  return element(
+    "section",
+    { class: "card" },
+    element("h2", {}, "Nothing known fits"),
+    patterns?.length > 0 && [element("p", {}, "The elements that differ from the nearest:"), element("ul", { class: "sentences" }, patterns.map((each) => element("li", {}, each)))],
+    synthesized && madeUp(synthesized),
+  );
+}
+
+function madeUp({ formula = [], unexplained: left = [], tried }) {
+  if (formula.length === 0) return element("p", {}, `None of ${tried} rules made of known parts gives what was observed.`);
+  return [
+    element("p", {}, "The simplest rule, made of parts of known ones, that gives what was observed:"),
+    element("pre", { class: "formula", tabindex: "0", "aria-label": "The rule's steps" }, element("code", {}, formula.join("\n"))),
+    left.length > 0 && element("p", { class: "note" }, `No rule explains ${left.length === 1 ? "element" : "elements"} ${left.join(", ")}.`),
+    element("p", { class: "hint" }, `${tried} rules tried.`),
+  ];
+}
+
+/** The candidates that give other bits, with the first element and the step at which they go another way. */
+export function excludedTable({ excluded, excluded_count: count }, several) {
+  if (count === 0) return null;
+  const stepped = excluded.some(({ step, consistent_step: other }) => step || other);
+  const heads = ["Candidates", "Elements that differ", "First of them", ...(stepped ? ["It computes", "A computes"] : [])];
+  return element(
+    "section",
+    { class: "card" },
+    element("h2", {}, `Excluded: ${count} ${count === 1 ? "rule" : "rules"}`),
+    element(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Excluded" },
+      element(
+        "table",
+        { class: "steps" },
+        element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head)))),
+        element("tbody", {}, excluded.map((each) => excludedRow(each, several, stepped))),
+      ),
+    ),
+    count > excluded.length && element("p", { class: "hint" }, `The ${excluded.length} with the fewest differences are shown.`),
+  );
+}
+
+function excludedRow({ candidates, mismatches, first, step, consistent_step: other, contradictions = [] }, several, stepped) {
+  return element(
+    "tr",
+    {},
+    element("th", { scope: "row" }, candidateLines(candidates)),
+    element("td", {}, String(mismatches)),
+    element("td", {}, first && witness(first, several), contradictions.slice(0, 1).map((each) => contradiction(each, several))),
+    stepped && [step, other].map((each) => element("td", {}, each ? stepCell(each) : element("span", { class: "none" }, "–"))),
+  );
+}
+
+function witness({ call, output, index, observed, computed }, several) {
+  const where = [several && `call ${call + 1}`, output !== "output" && output, `element ${index}`].filter(Boolean).join(", ");
+  return [element("span", {}, where), element("span", {}, "observed ", element("b", {}, observed), ", computed ", element("b", {}, computed))];
+}
+
+function contradiction({ call, zero_point: zero, elements }, several) {
+  const where = `${several ? `call ${call + 1}, ` : ""}zero point ${zero}`;
+  return element("span", {}, elements.length === 1 ? `No scale fits element ${elements[0]} (${where})` : `No scale fits elements ${elements.join(" and ")} (${where})`);
+}
+
+/** Candidates that refuse the calls, and those that were not reached. */
+export function leftOut({ undefined: refused = [], not_tried: late = [] }) {
+  if (refused.length === 0 && late.length === 0) return null;
+  return element(
+    "details",
+    { class: "card left-out" },
+    element("summary", {}, element("h2", {}, late.length ? "Not defined, or not tried" : "Not defined for these calls")),
+    element("ul", { class: "sentences" }, refused.map(({ candidates, reason }) => element("li", {}, candidateLines(candidates), element("span", { class: "hint" }, reason)))),
+    late.length > 0 && element("div", {}, element("h3", {}, "Not tried in time"), candidateLines(late)),
+  );
+}

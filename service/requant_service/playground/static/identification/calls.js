@@ -1,0 +1,128 @@
+/** Calls as the page has them, their text in the address, and as a request has them. */
+import { tensorText } from "../conversion/convert.js";
+import { readShape } from "../conversion/shape.js";
+import { MAX_TYPED } from "../numbers/array_field.js";
+import { readJsonNumbers } from "../numbers/number_list.js";
+import { tensorType } from "../type/tensor_text.js";
+import { OPERATIONS } from "./operations.js";
+
+const MAX_CALLS = 64;
+
+/**
+ * @typedef {Object} Call
+ * @property {string} operation
+ * @property {Object<string, string>} arguments texts by name; of a tensor its values, and `NAME.type` and `NAME.shape`
+ * @property {Object<string, string>} observed texts by name
+ * @property {Object<string, Object>} files arrays in the place of values, by name, and of outputs by `observed.NAME`
+ */
+
+/** @returns {Call[]} those of a text, without what is none */
+export function callsOf(text) {
+  let listed;
+  try {
+    listed = JSON.parse(text);
+  } catch {
+    listed = null;
+  }
+  if (!Array.isArray(listed)) return [];
+  return listed
+    .filter((each) => Object.hasOwn(OPERATIONS, each?.operation ?? ""))
+    .slice(0, MAX_CALLS)
+    .map((each) => ({ operation: each.operation, arguments: textsOf(each.arguments), observed: textsOf(each.observed), files: {} }));
+}
+
+function textsOf(given) {
+  const pairs = given && typeof given === "object" ? Object.entries(given) : [];
+  return Object.fromEntries(pairs.filter(([, text]) => typeof text === "string"));
+}
+
+/** @returns {string} the calls, without files */
+export function textOfCalls(calls) {
+  return JSON.stringify(calls.map(({ operation, arguments: given, observed }) => ({ operation, arguments: given, observed })));
+}
+
+/** @returns {Object} a call of a request. @throws {Error} that says which part is missing or wrong */
+export function requestOf(call) {
+  const { arguments: parts, outputs } = OPERATIONS[call.operation];
+  const given = {};
+  for (const part of parts) {
+    const value = saying(part.label, () => argumentOf(part, call));
+    if (value !== undefined) given[part.name] = value;
+  }
+  const observed = {};
+  for (const name of outputs) {
+    const value = saying("Observed", () => observedOf(name, call));
+    if (value !== undefined) observed[name] = value;
+  }
+  if (Object.keys(observed).length === 0) throw new Error("Enter what was observed.");
+  return { operation: call.operation, arguments: given, observed };
+}
+
+function saying(label, read) {
+  try {
+    return read();
+  } catch (error) {
+    throw new Error(`${label}: ${error.message}`);
+  }
+}
+
+function argumentOf({ name, kind, optional }, call) {
+  const text = (call.arguments[name] ?? "").trim();
+  if (text === "" && !call.files[name]) {
+    if (optional) return undefined;
+    throw new Error(kind === "tensor" || kind === "numbers" ? "enter at least one number." : "required.");
+  }
+  switch (kind) {
+    case "tensor":
+      return tensorOf(name, call);
+    case "numbers":
+      return readJsonNumbers(text, MAX_TYPED);
+    case "number":
+      return readJsonNumbers(text, 1)[0];
+    case "flag":
+      return true;
+    default:
+      return text;
+  }
+}
+
+function tensorOf(name, call) {
+  const type = call.arguments[`${name}.type`] ?? "";
+  if (type.trim() === "") throw new Error("enter a type.");
+  const shape = (call.arguments[`${name}.shape`] ?? "").trim();
+  const file = call.files[name];
+  const values = file ? null : readJsonNumbers(call.arguments[name], MAX_TYPED);
+  const sizes = shape ? readShape(shape) : (file?.shape ?? [values.length]);
+  return { type: tensorType(type).dimensions ? type.trim() : tensorText(sizes, type.trim()), ...dataOf(file, values) };
+}
+
+function observedOf(name, call) {
+  const text = (call.observed[name] ?? "").trim();
+  const file = call.files[`observed.${name}`];
+  if (file) return dataOf(file);
+  return text === "" ? undefined : readJsonNumbers(text, MAX_TYPED);
+}
+
+function dataOf(file, values) {
+  return file ? { data: base64(file.bytes) } : { values };
+}
+
+const PIECE = 0x8000;
+
+function base64(bytes) {
+  let text = "";
+  for (let at = 0; at < bytes.length; at += PIECE) text += String.fromCharCode(...bytes.subarray(at, at + PIECE));
+  return btoa(text);
+}
+
+/** The call that the inputs of `tried`, an entry of `try_next`, make of the one that they are for, with what was observed. */
+export function nextCall(call, tried, text, file) {
+  const next = { operation: call.operation, arguments: { ...call.arguments }, observed: {}, files: {} };
+  for (const { name, type, values } of tried.tensors) {
+    Object.assign(next.arguments, { [name]: values.join(" "), [`${name}.type`]: type, [`${name}.shape`]: "" });
+  }
+  const [output] = OPERATIONS[call.operation].outputs;
+  if (text === "" && file) next.files[`observed.${output}`] = file;
+  else next.observed[output] = text;
+  return next;
+}

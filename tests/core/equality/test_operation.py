@@ -158,7 +158,7 @@ def test_a_function_is_compared_with_a_rule(passes: list[str], shape: str) -> No
     assert differs["sample"][0]["input"] == as_rules["sample"][0]["input"]
 
 
-@pytest.mark.parametrize("passes", [[], ["lower-quant-ops", "strip-func-quant-types"]])
+@pytest.mark.parametrize("passes", [[], ["lower-quant-ops"], ["lower-quant-ops", "strip-func-quant-types"]])
 def test_a_function_is_undefined_where_its_rule_is(passes: list[str]) -> None:
     target = "!quant.uniform<i8:f16, 256.0>"
     text = f"tensor<4x{target}>"

@@ -644,12 +644,12 @@ def identify(
     suspects: Sequence[str] | None = ...,
     max_compute_seconds: float | None = ...,
 ) -> dict[str, Any]:
-    """Find which rules give observed outputs bit by bit, and which inputs tell those apart.
+    """Find which rules give the observed outputs bit for bit, and which inputs tell those rules apart.
 
     Calls of operations with their inputs and observed outputs, such as the layers of a dump.
 
     calls: Calls, each without the options that are asked for. A type of !quant.any leaves scale and zero point open.
-    suspects: Names of profiles, schemes, methods or formats: only those are tried. Default: all.
+    suspects: Names of profiles, schemes, methods or formats; only these are tried. Default: all.
     max_compute_seconds: So many seconds of CPU are spent on trying candidates; `not_tried` lists those that are left.
     Default: no limit, or what a service has left of its own.
 

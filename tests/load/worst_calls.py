@@ -443,6 +443,38 @@ _RANGES = fixed(*(
     for scheme in ("litert", "torch_observer", "onnxruntime", "onednn")
 ))  # fmt: skip
 
+
+def _observed_call(operation: str, output: Array, **arguments: Any) -> dict[str, Any]:
+    return {"operation": operation, "arguments": arguments, "observed": {"output": of(output)}}
+
+
+def _identify(budget: int) -> Iterator[Call]:
+    size = budget // 5
+
+    def sums() -> dict[str, Any]:
+        inputs = of(noise((size,), "i4"), _SUMS)
+        return {"calls": [_observed_call("requantize", noise((size,), "i1"), input=inputs, output_type=_I8)]}
+
+    def small() -> dict[str, Any]:
+        inputs = of(noise((16,), "i4"), _SUMS)
+        return {"calls": [_observed_call("requantize", noise((16,), "i1"), input=inputs, output_type=_I8)] * 120}
+
+    def products() -> dict[str, Any]:
+        side = min(1000, isqrt(budget // 4))
+        sides = {name: of(noise((side, side), "i1"), "!quant.uniform<i8:f32, 0.05>") for name in ("lhs", "rhs")}
+        return {"calls": [_observed_call("matmul", noise((side, side), "i1"), **sides, output_type=_I8)]}
+
+    def scales() -> dict[str, Any]:
+        inputs = of(noise((budget // 6,)))
+        return {"calls": [_observed_call("quantize", noise((budget // 6,), "i1"), input=inputs,
+                                         output_type="!quant.any<i8:f32>")]}  # fmt: skip
+
+    yield Call(f"{million(size)} sums of no rule", sums)
+    yield Call("120 calls", small)
+    yield Call("products of no rule", products)
+    yield Call("an unknown scale of no rule", scales)
+
+
 # Instead of the example that is made larger.
 OWN: dict[str, Calls] = {
     "conv2d": _CONV2D,
@@ -457,6 +489,7 @@ OWN: dict[str, Calls] = {
     "dequantize_blocks": _dequantize_blocks,
     "derive_multiplier": _derive_multiplier,
     "vectors": _VECTORS,
+    "identify": _identify,
     "parse_type": _parse_type,
     "translate_type": _translate_type,
     "equivalence": _equivalence,

@@ -2,29 +2,26 @@
 
 Part by part: where both rules are staircases (`requant.equality.staircases`) they are equal if and only if their
 thresholds and outcomes are, and the inputs that differ are intervals, which are counted without computing them.
-Elsewhere every input is computed (`requant.equality.sweep`). `compare_schemes` asks it of two schemes for many
-multipliers.
+Elsewhere every input is computed (`requant.equality.sweep`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.equality.rules import Codes, Part, Rule, requantization
+from requant.equality.rules import Array, Codes, Part, Rule
 from requant.equality.staircases import Staircase, staircase
 from requant.equality.steps import Steps, TooManySegmentsError, segments
 from requant.equality.sweep import MAX_INPUTS, SAMPLES, Tally, sweep, thinned
-from requant.errors import ParameterError, UnsupportedError
+from requant.errors import UnsupportedError
 from requant.errors.cancellation import checked
-from requant.mlir.types import Type
 from requant.plan.plan import Plan
-from requant.schemes import Multiplier, Scheme, scheme_named
 
 Progress = Callable[[int, int], None]
 """Called with how many inputs are decided, and of how many."""
@@ -245,7 +242,14 @@ def _swept(first: Rule, second: Rule, parts: tuple[Part, Part], computing: _Comp
         lacks_first, lacks_second = (any(low <= begin < high for low, high in each or ()) for each in lacking)
         size = end - begin
         if (not lacks_first and not lacks_second) or None in lacking:
-            total += sweep(first, second, part, (begin, end - 1), computing.advance, computing.workers, computing.limit)
+            # What is known to be undefined need not be found out, one input after the other.
+            rules = [
+                replace(rule, masked=_all_undefined) if lacks else rule
+                for rule, lacks in ((first, lacks_first), (second, lacks_second))
+            ]
+            total += sweep(
+                rules[0], rules[1], part, (begin, end - 1), computing.advance, computing.workers, computing.limit
+            )
             continue
         found = (begin, end - 1) if lacks_first != lacks_second else ()
         total += Tally(
@@ -257,6 +261,11 @@ def _swept(first: Rule, second: Rule, parts: tuple[Part, Part], computing: _Comp
         )
         computing.advance(size)
     return total
+
+
+def _all_undefined(array: Array, _: Array) -> NDArray[np.bool_]:
+    """Say that a rule is undefined for all of these inputs."""
+    return np.ones(array.size, np.bool_)
 
 
 def _undefined(part: Part) -> list[tuple[int, int]] | None:
@@ -277,49 +286,3 @@ def _difference(first: Rule, second: Rule, part: Part, code: int) -> Difference:
     full = code | part.sign if part.sign else code
     text = str(code) if first.source is None else repr(first.source.value(full))
     return Difference(full, text, first.outcome(part, code), second.outcome(parts[part.name], code))
-
-
-@dataclass(frozen=True, slots=True)
-class MultiplierDecision:
-    """What two schemes make of one multiplier, in the convention of each.
-
-    `refusal` says why one of them has no such multiplier; then there is no `equivalence`.
-    """
-
-    first: Multiplier
-    second: Multiplier
-    equivalence: Equivalence | None
-    refusal: str = ""
-
-    @property
-    def differs(self) -> bool:
-        """Whether any input has another outcome, or one by one scheme only."""
-        return self.equivalence is not None and not self.equivalence.equal
-
-
-def in_convention(multiplier: Multiplier, scheme: Scheme, other: Scheme) -> Multiplier:
-    """Return the multiplier and shift of `other` that make the same right shift of the same product."""
-    origin, sign = other.right_shift(0), other.right_shift(1) - other.right_shift(0)
-    return Multiplier(multiplier.multiplier, sign * (scheme.right_shift(multiplier.shift) - origin))
-
-
-def compare_schemes(
-    first: str, second: str, input_type: Type, output_type: Type, multipliers: Iterable[Multiplier]
-) -> Iterator[MultiplierDecision]:
-    """Compare two schemes for each multiplier, which is given in the convention of the first.
-
-    The types are element types as in `requant.equality.rules.requantization`; their scales do not count. Raise
-    UnknownNameError for names of no scheme, and what `compare` raises.
-    """
-    one, other = scheme_named(first), scheme_named(second)
-    for multiplier in checked(multipliers, 1):
-        same = in_convention(multiplier, one, other)
-        try:
-            rules = [
-                requantization(input_type, output_type, scheme=scheme.name, multiplier=each)
-                for scheme, each in ((one, multiplier), (other, same))
-            ]
-        except ParameterError as error:
-            yield MultiplierDecision(multiplier, same, None, error.detail)
-            continue
-        yield MultiplierDecision(multiplier, same, compare(rules[0], rules[1]))

@@ -7,6 +7,7 @@ type; of a float type the magnitudes of each sign, and the NaNs of each sign.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,9 @@ from requant.schemes import Multiplier
 Codes = NDArray[np.int64]
 Array = NDArray[Any]
 
+Masked = Callable[[Array, Array], "NDArray[np.bool_] | None"]
+"""Converts inputs into a target, and returns which of them are undefined, None where all are defined."""
+
 # A plan is of a tensor: of one so large that no element is among its last ones, which some systems convert otherwise.
 _ELEMENTS = 1 << 40
 _NEVER = 1 << 62
@@ -73,7 +77,8 @@ class Rule:
     """A conversion of numbers of `source` to those of `target`, both of one set of parameters.
 
     `source` is the format of floats that the inputs are, if they are. `text` says in words what it is, `input_name` the
-    element type of the inputs: two rules are compared if they have the same.
+    element type of the inputs: two rules are compared if they have the same. `masked` converts inputs too, where there
+    is a faster way to learn which are undefined than from the plan, which tells the first.
     """
 
     text: str
@@ -81,6 +86,7 @@ class Rule:
     input_name: str
     parts: tuple[Part, ...]
     source: FloatElement | None = None
+    masked: Masked | None = field(default=None, repr=False)
 
     def array(self, part: Part, codes: Codes) -> Array:
         """Return inputs of a part as the plan takes them."""

@@ -194,6 +194,8 @@ def bits_of(rule: Rule, stored: Array) -> Array:
 
 def _convert(rule: Rule, array: Array, target: Array) -> NDArray[np.bool_] | None:
     """Convert inputs. Return which of them are undefined, None where all are defined."""
+    if rule.masked is not None:
+        return rule.masked(array, target)
 
     def convert(piece: slice) -> int:
         first = rule.convert(array[piece], target[piece])

@@ -7,14 +7,18 @@ of them. Then it is run on more elements at a time than its types say.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextvars import Token
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from requant.description import Array, ModuleLimits
 from requant.equality.rules import Rule
+from requant.equality.sweep import convert_all
 from requant.errors import LoweringError, PreconditionError, TypeFitError, UnsupportedError, default_pointer
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.mlir import print_type
@@ -90,6 +94,13 @@ class _Run:
 _BIT = IntegerElement(1)
 
 
+def _noting(noted: NDArray[np.bool_]) -> Token[NDArray[np.bool_] | None]:
+    """Have conversions note in an array for which elements they are undefined, until the token is given back."""
+    from requant.lowering.evaluate.arrays import poisoned
+
+    return poisoned.set(noted)
+
+
 def _held(element: ElementType) -> np.dtype[Any]:
     from requant.lowering.evaluate.arrays import dtype_of
 
@@ -135,6 +146,33 @@ class FunctionPlan(Plan):
                 if counts[3] < 0:
                     counts[3] = start + begin + first
                 return
+
+    def masked(self, source: Array, target: Array) -> NDArray[np.bool_] | None:
+        """Convert elements, and return which are undefined, None where all are defined.
+
+        Conversions of floats to integers, which are undefined for most floats, note for which.
+        """
+        undefined, count = np.zeros(source.size, np.bool_), self.many.shape[0]
+        for begin in range(0, source.size, count):
+            piece, end = source[begin : begin + count], min(begin + count, source.size)
+            token = _noting(noted := np.zeros(count, np.bool_))
+            try:
+                outcomes = self.many.outcomes(piece.view(self.given), self.argument)
+            except PreconditionError:
+                found = convert_all(partial(self._first, piece, target[begin:end]), piece.size)
+                undefined[begin:end] = False if found is None else found
+                continue
+            finally:
+                token.var.reset(token)
+            target[begin:end] = outcomes.view(target.dtype)
+            undefined[begin:end] = noted[: piece.size]
+        return undefined if undefined.any() else None
+
+    def _first(self, source: Array, target: Array, piece: slice) -> int:
+        """Convert a piece. Return the index of the first that is undefined, or -1."""
+        counts = self.new_counts()
+        self.step(source[piece], target[piece], 0, counts)
+        return int(counts[3])
 
     def _convert(self, piece: Array, target: Array) -> int | None:
         """Convert elements up to the first that is undefined. Return its index, if there is one."""
@@ -189,7 +227,9 @@ def function_rule(text: str, name: str, beside: Rule, limits: ModuleLimits) -> R
         )
         said = f"function {called} of {print_type(source)} to {print_type(target)}"
         parts = tuple(replace(each, steps=None) for each in beside.parts)
-        return Rule(text=said, plan=made, input_name=beside.input_name, parts=parts, source=beside.source)
+        return Rule(
+            text=said, plan=made, input_name=beside.input_name, parts=parts, source=beside.source, masked=made.masked
+        )
 
 
 def _like(stored: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any]:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from requant.equality.decision import compare_schemes, in_convention
+from requant.equality.multipliers import compare_schemes, in_convention
 from requant.errors import UnknownNameError
 from requant.mlir import parse_type
 from requant.schemes import Multiplier, scheme_named

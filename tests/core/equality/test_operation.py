@@ -158,17 +158,25 @@ def test_a_function_is_compared_with_a_rule(passes: list[str], shape: str) -> No
     assert differs["sample"][0]["input"] == as_rules["sample"][0]["input"]
 
 
-@pytest.mark.parametrize("passes", [[], ["lower-quant-ops", "strip-func-quant-types"]])
-def test_a_function_is_undefined_where_its_rule_is(passes: list[str]) -> None:
-    target = "!quant.uniform<i8:f16, 256.0>"
+@pytest.mark.parametrize(
+    ("passes", "scale", "undefined"),
+    [
+        # Infinities and NaN.
+        ([], "512.0", 2 * (0x8000 - 0x7C00)),
+        # From 128 * 256 on, from -129 * 256 on, and NaN of either sign.
+        (["lower-quant-ops"], "256.0", (0x8000 - 0x7800) + (0x8000 - 0x7808)),
+        (["lower-quant-ops", "strip-func-quant-types"], "256.0", (0x8000 - 0x7800) + (0x8000 - 0x7808)),
+    ],
+)
+def test_a_function_is_undefined_where_its_rule_is(passes: list[str], scale: str, undefined: int) -> None:
+    target = f"!quant.uniform<i8:f16, {scale}>"
     text = f"tensor<4x{target}>"
     module = f"func.func @main(%x: tensor<4xf16>) -> {text} {{\n  %q = quant.qcast %x : tensor<4xf16> to {text}\n"
     module = requant.lower(f"{module}  return %q : {text}\n}}\n", passes=passes)["module"]
     types = {"input_type": "f16", "output_type": target}
     found = compared("quantize", **types, first={"profile": "mlir"}, module=module)
     assert found["equal"]
-    # From 128 * 256 on, from -129 * 256 on, and NaN of either sign.
-    assert found["neither"] == (0x8000 - 0x7800) + (0x8000 - 0x7808)
+    assert found["neither"] == undefined
 
 
 def function(body: str, source: str = "tensor<4xi8>", target: str = "tensor<4xi8>") -> str:

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Operation
 from requant import mlir
 from requant.errors import PreconditionError
 from requant.formats.elements import IntegerElement, Signedness
-from requant.lowering.evaluate.arrays import Array, dtype_of, poison_index, wrapped
+from requant.lowering.evaluate.arrays import Array, dtype_of, poison, poisoned, wrapped
 from requant.lowering.quantized import element_part, type_of
 
 
@@ -77,11 +77,14 @@ def _arith(name: str, op: Operation, operands: list[Array], element: mlir.Elemen
     if name in ("fptosi", "fptoui"):
         assert isinstance(element, IntegerElement)
         logical = IntegerElement(element.width, Signedness.SIGNED if name == "fptosi" else Signedness.UNSIGNED)
-        index = poison_index(operands[0], logical)
-        if index is not None:
+        value, wrong, noted = operands[0], poison(operands[0], logical), poisoned.get()
+        if noted is not None and noted.size == wrong.size:
+            noted |= wrong
+            value = np.where(wrong.reshape(value.shape), value.dtype.type(0), value)
+        elif wrong.any():
             detail = f"a float does not fit {element.width} bits after truncation, and MLIR defines no result for it"
-            raise PreconditionError(detail, index=index)
-        whole = np.trunc(operands[0].astype(np.float64)).astype(np.int64)
+            raise PreconditionError(detail, index=int(np.argmax(wrong)))
+        whole = np.trunc(value.astype(np.float64)).astype(np.int64)
         return wrapped(whole, element)
     if name in ("sitofp", "uitofp"):
         source = type_of(element_part(op.operand_types[0]))

@@ -6,6 +6,7 @@ Integers are in the narrowest of numpy's, i1 is bool, bf16 as ml_dtypes has it, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from math import prod
 from typing import Any, cast
 
@@ -81,13 +82,16 @@ def to_integer(values: Array, element: IntegerElement) -> Array:
     return clipped.astype(dtype_of(element))
 
 
-def poison_index(values: Array, element: IntegerElement) -> int | None:
-    """Return the index of the first float that MLIR's conversions to `element` do not define, None if there is none."""
+def poison(values: Array, element: IntegerElement) -> NDArray[np.bool_]:
+    """Return which floats MLIR's conversions to `element` do not define, flat."""
     wide = np.trunc(values.astype(np.float64).reshape(-1))
     with np.errstate(invalid="ignore"):
-        wrong = ~((wide >= float(element.minimum)) & (wide < float(element.maximum) + 1.0))
-    poisoned = np.flatnonzero(wrong)
-    return int(poisoned[0]) if poisoned.size else None
+        wrong: NDArray[np.bool_] = ~((wide >= float(element.minimum)) & (wide < float(element.maximum) + 1.0))
+    return wrong
+
+
+poisoned: ContextVar[NDArray[np.bool_] | None] = ContextVar("poisoned", default=None)
+"""Of a function on single elements: where conversions note for which of them they are undefined, and go on."""
 
 
 def static_shape(op: Operation) -> tuple[int, ...]:

@@ -10,11 +10,13 @@ import numpy as np
 
 from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import flat_bits
-from requant.convert.explain.explanation import Step
-from requant.description import Array, OperationCall
+from requant.convert.explain.explanation import Step, parameter_index
+from requant.convert.explain.requantize import plan_explainer
+from requant.description import Array, OperationCall, PlannedWork
 from requant.errors import RequantError
 from requant.identification.candidates import Candidate, options_for
 from requant.identification.separation import one_channel
+from requant.integer.product import ProductPlan
 from requant.mlir.types import TensorType, Type, UniformPerAxisType, UniformSubChannelType
 from requant.plan.operands import static_shape
 
@@ -42,9 +44,10 @@ def first_divergence(call: ArrayCall, index: int, candidate: Candidate, other: C
 
 
 def _steps(call: ArrayCall, index: int, candidate: Candidate) -> Sequence[Step]:
-    """Return the steps of one element of a conversion; of other operations, none."""
+    """Return the steps of one element of a conversion, or of the output stage of a product; else none."""
     if call.operation.explainer is None:
-        return ()
+        work = call.planned(options_for(candidate, call))
+        return _steps_of_product(call, work, work.arithmetic, index) if isinstance(work.arithmetic, ProductPlan) else ()
     options: Mapping[str, Any] = {**call.operation.defaults, **call.options, **options_for(candidate, call)}
     source, target = call.types["input"], options["output_type"]
     output = target.element if isinstance(target, TensorType) else target
@@ -60,6 +63,23 @@ def _steps(call: ArrayCall, index: int, candidate: Candidate) -> Sequence[Step]:
     stored = flat_bits(value, explainer.plan.input_dtype, source.element, "input")
     steps: Sequence[Step] = explainer.element(0, stored).steps
     return steps
+
+
+def _steps_of_product(call: ArrayCall, work: PlannedWork, plan: ProductPlan, index: int) -> Sequence[Step]:
+    """Return the steps from a sum with its bias to an element of the output; none where sums are the output."""
+    stage, shape = plan.stage, plan.accumulation.shape
+    if stage is None:
+        return ()
+    stored = [flat_bits(call.arrays[name], each.dtype, each.type.element, name) for name, each in work.operands.items()]
+    lhs, rhs, *bias = stored
+    sums = plan.accumulation.run(lhs, rhs, plan.check(lhs, rhs, bias[0] if bias else None))
+    # The dimensions of the output are those of the sums in another order.
+    place = np.zeros(len(shape), np.int64)
+    place[list(plan.order)] = np.unravel_index(index, static_shape(plan.output_type))
+    position = int(np.ravel_multi_index(list(place), shape))
+    block = parameter_index(shape, stage.granularity.blocks, position)
+    explainer = plan_explainer(stage.of_block(block, plan.elements))
+    return explainer.element(position, sums.reshape(-1)).steps
 
 
 def _channel(shape: Sequence[int], index: int, *elements: Type | None) -> int | None:

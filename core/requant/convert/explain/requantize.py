@@ -28,11 +28,13 @@ from requant.convert.explain.quantize import QuantizeExplainer, Stored, beyond, 
 from requant.convert.explain.working import INTEGER, Working, float_text
 from requant.convert.requantize import ThroughRealPlan, plan_requantize
 from requant.convert.scaling import ScalingPlan, sum_rule
+from requant.errors import UnsupportedError
 from requant.formats.elements import FLOATS
 from requant.formats.rounding import Rounding
 from requant.kernels.convert.requantize.rules import FixedPointRule, FloatRule
 from requant.mlir.types import TensorType, Type
 from requant.plan.operands import QuantizedOperand, StoredOperand, static_shape
+from requant.plan.plan import Plan
 from requant.schemes import Factor, FixedPoint, Float, Multiplier, Prepared, Scheme, Sum
 
 _INT32_MAXIMUM = (1 << 31) - 1
@@ -298,15 +300,26 @@ def requantize_explainer(
     """Return the explanation of `plan_requantize`, whose arguments these are. Raise what that raises."""
     plan = plan_requantize(input_type, output_type, profile, multipliers, **options)
     if isinstance(plan, ScalingPlan):
-        return scaling_explainer(plan) if multipliers is not None else _ByScheme(plan, plan, derived=True)
-    assert isinstance(plan, ThroughRealPlan)
-    dequantize = dequantize_explainer(plan.input_type, None, profile, more_storages=("i32",))
-    quantize = quantize_explainer(dequantize.plan.output_type, plan.output_type, profile)
-    assert isinstance(dequantize, DequantizeExplainer)
-    assert isinstance(quantize, QuantizeExplainer)
-    return _ThroughReal(plan, dequantize, quantize)
+        return plan_explainer(plan) if multipliers is not None else _ByScheme(plan, plan, derived=True)
+    return plan_explainer(plan)
 
 
 def scaling_explainer(plan: ScalingPlan) -> Explainer:
     """Return the explanation of a plan with multipliers of the caller."""
     return _ByScheme(plan, plan, derived=False)
+
+
+def plan_explainer(plan: Plan) -> Explainer:
+    """Return the explanation of a plan that is made: with its multipliers as they are, or by way of real numbers.
+
+    Raise UnsupportedError for a plan of another kind, and what `dequantize_explainer` and `quantize_explainer` raise.
+    """
+    if isinstance(plan, ScalingPlan):
+        return scaling_explainer(plan)
+    if not isinstance(plan, ThroughRealPlan):
+        raise UnsupportedError("only requantizations are explained so")
+    dequantize = dequantize_explainer(plan.input_type, None, plan.profile, more_storages=("i32",))
+    quantize = quantize_explainer(dequantize.plan.output_type, plan.output_type, plan.profile)
+    assert isinstance(dequantize, DequantizeExplainer)
+    assert isinstance(quantize, QuantizeExplainer)
+    return _ThroughReal(plan, dequantize, quantize)

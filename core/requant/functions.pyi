@@ -642,19 +642,27 @@ def identify(
     calls: Sequence[Mapping[str, Any]],
     *,
     suspects: Sequence[str] | None = ...,
+    axis: int | None = ...,
+    block_sizes: Sequence[int] | None = ...,
+    derivations: bool | None = ...,
     max_compute_seconds: float | None = ...,
 ) -> dict[str, Any]:
-    """Find which rules give observed outputs bit by bit, and which inputs tell those apart.
+    """Find which rules give the observed outputs bit for bit, and which inputs tell those rules apart.
 
     Calls of operations with their inputs and observed outputs, such as the layers of a dump.
 
-    calls: Calls, each without the options that are asked for. A type of !quant.any leaves scale and zero point open.
-    suspects: Names of profiles, schemes, methods or formats: only those are tried. Default: all.
+    calls: Calls, each without the options that are asked for. A type of !quant.any leaves scale and zero point open;
+    plain integers without multipliers leave those open.
+    suspects: Names of profiles, schemes, methods or formats; only these are tried. Default: all.
+    axis: The dimension along which there are several unknown scales, or multipliers. Default: one.
+    block_sizes: The size of a block along each dimension, if each block has an unknown scale.
+    derivations: Whether to look for what derives the scales of calls of quantize from their inputs. Default: only of
+    unknown scales.
     max_compute_seconds: So many seconds of CPU are spent on trying candidates; `not_tried` lists those that are left.
     Default: no limit, or what a service has left of its own.
 
     Return a dictionary: elements, consistent, try_next, excluded, excluded_count, undefined, not_tried, parameters,
-    patterns, synthesized, warnings.
+    derivations, patterns, readings, synthesized, warnings.
 
     Source: the systems that the profiles and schemes are named after.
     """

@@ -97,11 +97,19 @@ def arguments_of(operation: Operation, body: dict[str, Any]) -> tuple[dict[str, 
                 types[each.type_option] = element_type(body[each.name])
     names = [*(each.name for each in operation.numbers), *(each.name for each in operation.options)]
     rest = {name: body[name] for name in names if name in body}
+    if operation.calls is not None:
+        rest["calls"] = [call_of(operation.calls.operations[each["operation"]], each) for each in body["calls"]]
     for records in operation.record_inputs:
         for member in records.members:
             listed = [each[member.name] for each in body.get(records.name, []) if member.name in each]
             rest |= {member.numbers.name: listed} if listed else {}
     return tensors, types, rest
+
+
+def call_of(called: Operation, call: dict[str, Any]) -> dict[str, Any]:
+    """A call in a request, with the arguments of the function."""
+    tensors, types, rest = arguments_of(called, call["arguments"])
+    return {**call, "arguments": tensors | types | rest}
 
 
 FLOATS = (Elements.REALS, Elements.SHORT_REALS, Elements.SINGLES)
@@ -158,6 +166,11 @@ def test_a_function_and_a_subcommand_answer_as_the_route(
         return  # its command has words of its own: tests/core/command/test_equivalence.py
 
     arguments = []
+    if operation.calls is not None:
+        (file := tmp_path / "calls.json").write_text(json.dumps(body))
+        assert main([name, str(file), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == route["report"]
+        return
     for each in operation.tensors:
         given = tensors.get(each.name, [])
         for number, one in enumerate(given if isinstance(given, list) else [given]):

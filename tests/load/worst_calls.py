@@ -367,6 +367,26 @@ def _chain(operations: int, line: str, type_: str = "tensor<8xf32>") -> str:
 _ADDS = _chain(2490, "%{0} = stablehlo.add {1}, {1} : tensor<8xf32>")
 
 
+def _equivalence(budget: int) -> Iterator[Call]:
+    source, target = "!quant.uniform<i32:f32, 0.001>", "!quant.uniform<i16:f32, 0.0025>"
+    types = {"operation": "requantize", "input_type": source, "output_type": target}
+    rules = {"first": {"scheme": "litert"}, "second": {"scheme": "tosa"}}
+    yield call("a certificate of 65536 intervals", **types, **rules, certificate=True)
+    pairs = [{"multiplier": (1 << 30) + 1000 * index, "shift": -7} for index in range(1024)]
+    eight = {**types, "output_type": "!quant.uniform<i8:f32, 0.25>"}
+    yield call("1024 multipliers", **eight, **rules, multipliers=pairs)
+    short = {**types, "input_type": "!quant.uniform<i16:f32, 0.001>", "first": {}}
+    adds = _chain(1000, "%{0} = stablehlo.add {1}, {1} : tensor<8xi16>", "tensor<8xi16>")
+    yield call("a function of 1000 additions", **short, module=adds)
+    target = "!quant.uniform<i8:f16, 8.0>"
+    cast = _chain(1, f"%{{0}} = quant.qcast {{1}} : tensor<8xf16> to tensor<8x{target}>", "tensor<8xf16>")
+    cast = cast.replace("-> tensor<8xf16>", f"-> tensor<8x{target}>").replace(
+        "%1 : tensor<8xf16>", f"%1 : tensor<8x{target}>"
+    )
+    undefined = {"operation": "quantize", "input_type": "f16", "output_type": target, "first": {"profile": "mlir"}}
+    yield call("a function that is undefined for many inputs", **undefined, module=cast)
+
+
 def _lower(budget: int) -> Iterator[Call]:
     quantized, short = "tensor<8x!quant.uniform<i8:f32, 0.5:3>>", "tensor<!quant.uniform<i8:f32,1.0:3>>"
     casts = (
@@ -423,6 +443,38 @@ _RANGES = fixed(*(
     for scheme in ("litert", "torch_observer", "onnxruntime", "onednn")
 ))  # fmt: skip
 
+
+def _observed_call(operation: str, output: Array, **arguments: Any) -> dict[str, Any]:
+    return {"operation": operation, "arguments": arguments, "observed": {"output": of(output)}}
+
+
+def _identify(budget: int) -> Iterator[Call]:
+    size = budget // 5
+
+    def sums() -> dict[str, Any]:
+        inputs = of(noise((size,), "i4"), _SUMS)
+        return {"calls": [_observed_call("requantize", noise((size,), "i1"), input=inputs, output_type=_I8)]}
+
+    def small() -> dict[str, Any]:
+        inputs = of(noise((16,), "i4"), _SUMS)
+        return {"calls": [_observed_call("requantize", noise((16,), "i1"), input=inputs, output_type=_I8)] * 120}
+
+    def products() -> dict[str, Any]:
+        side = min(1000, isqrt(budget // 4))
+        sides = {name: of(noise((side, side), "i1"), "!quant.uniform<i8:f32, 0.05>") for name in ("lhs", "rhs")}
+        return {"calls": [_observed_call("matmul", noise((side, side), "i1"), **sides, output_type=_I8)]}
+
+    def scales() -> dict[str, Any]:
+        inputs = of(noise((budget // 6,)))
+        return {"calls": [_observed_call("quantize", noise((budget // 6,), "i1"), input=inputs,
+                                         output_type="!quant.any<i8:f32>")]}  # fmt: skip
+
+    yield Call(f"{million(size)} sums of no rule", sums)
+    yield Call("120 calls", small)
+    yield Call("products of no rule", products)
+    yield Call("an unknown scale of no rule", scales)
+
+
 # Instead of the example that is made larger.
 OWN: dict[str, Calls] = {
     "conv2d": _CONV2D,
@@ -437,8 +489,10 @@ OWN: dict[str, Calls] = {
     "dequantize_blocks": _dequantize_blocks,
     "derive_multiplier": _derive_multiplier,
     "vectors": _VECTORS,
+    "identify": _identify,
     "parse_type": _parse_type,
     "translate_type": _translate_type,
+    "equivalence": _equivalence,
     "lower": _lower,
     "evaluate": _evaluate,
 }

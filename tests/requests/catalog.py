@@ -28,7 +28,8 @@ class Entry:
 
     Each member of the body is an input of the model (`tensors`, `numbers`), some of one (`several`: a list of tensors;
     `columns`: a list of objects, a member of which is an input), or else a parameter. Those of an `operator` are in
-    two groups, inputs and attributes. `types`: the parameter that has the type of a tensor.
+    two groups, inputs and attributes. `types`: the parameter that has the type of a tensor. `calls`: the member that
+    has calls of other operations.
     """
 
     model: str
@@ -40,6 +41,7 @@ class Entry:
     several: Names = field(default_factory=dict)
     columns: Mapping[str, Names] = field(default_factory=dict)
     operator: bool = False
+    calls: str = ""
     described: Operation | Operator | None = None
 
     @property
@@ -70,6 +72,7 @@ def _of_operation(operation: Operation) -> Entry:
             records.name: {each.name: each.numbers.model_name or each.numbers.name for each in records.members}
             for records in operation.record_inputs
         },
+        calls="" if operation.calls is None else operation.calls.name,
         described=operation,
     )
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from requant_service.oip.grpc import inference_pb2 as pb
-from tests.requests.catalog import Entry
+from tests.requests.catalog import CATALOG, Entry
 from tests.support.inference_messages import request_of
 from tests.support.oip_wire import DTYPES, Array, Input
 
@@ -150,6 +150,8 @@ def inference(entry: Entry, body: Any) -> Inference:
             parts += _columns(entry, entry.columns[name], value)
         elif name in entry.numbers:
             parts.append(_of_numbers(entry.numbers[name], "FP64", [_number(each) for each in _listed(value)]))
+        elif name == entry.calls and isinstance(value, list):
+            parameters[name] = json.dumps([_call(entry, each, parts) for each in value])
         elif name in entry.several and isinstance(value, list):
             parts += _several(entry, entry.several[name], value)
         else:
@@ -162,6 +164,36 @@ def _version(entry: Entry, opset: Any) -> str:
     if not isinstance(opset, int):
         return ""
     return str(max((int(each) for each in entry.versions if int(each) <= opset), default=""))
+
+
+def _call(entry: Entry, call: Any, parts: list[Part]) -> Any:
+    """A call of another operation, in which tensors are named that are added to the inputs."""
+    if not isinstance(call, dict) or not isinstance(call.get("arguments"), dict):
+        return call
+    called = CATALOG.get(str(call.get("operation")))
+    arguments: dict[str, Any] = {}
+
+    def named(tensor: Any) -> tuple[str, str]:
+        part, type_ = _part(entry, f"tensor_{len(parts)}", tensor)
+        parts.append(part)
+        return part.name, type_
+
+    for name, value in call["arguments"].items():
+        if called is not None and name in called.tensors and isinstance(value, dict):
+            arguments[name], arguments[called.types[name]] = named(value)
+        elif called is not None and name in called.columns and isinstance(value, list):
+            for member in called.columns[name]:
+                arguments[called.columns[name][member]] = [each.get(member) for each in value if isinstance(each, dict)]
+        else:
+            arguments[name] = value
+    found = {**call, "arguments": arguments}
+    if isinstance(observed := call.get("observed"), dict):
+        # A tensor is an input if its type is known.
+        found["observed"] = {
+            name: named(each)[0] if isinstance(each, dict) and "type" in each else each
+            for name, each in observed.items()
+        }
+    return found
 
 
 def _several(entry: Entry, slot: str, tensors: list[Any]) -> Iterator[Part]:

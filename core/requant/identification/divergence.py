@@ -1,4 +1,4 @@
-"""Where a candidate goes another way: the first step of an element at which two explanations differ."""
+"""Where a candidate diverges: the first step of an element at which two explanations differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call gives beside what was observed, bit by bit."""
+"""What a call gives, compared with what was observed bit for bit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from requant.mlir.types import ElementType, UniformQuantizedType
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """An element that a candidate computes otherwise. `output` names its tensor, `index` is flat."""
+    """An element for which a candidate gives another value. `output` names its tensor, `index` is flat."""
 
     output: str
     index: int

@@ -16,8 +16,8 @@ import numpy as np
 
 from requant.arrays.calls import ArrayCall
 from requant.description import Array
-from requant.equality.rules import Rule, rule_of
-from requant.equality.staircases import staircase
+from requant.equality.rules import Part, Rule, rule_of
+from requant.equality.staircases import Staircase, staircase
 from requant.errors import RequantError
 from requant.identification.candidates import Candidate, options_for
 from requant.integer.product import ProductPlan
@@ -182,8 +182,20 @@ def _outcomes(rules: Sequence[Rule], position: int) -> tuple[Array, Array, Array
     ]
     starts = np.unique(np.concatenate([spread, *(each.starts for each in found if each is not None)]))
     codes = np.unique(np.concatenate([starts, np.maximum(starts - 1, part.lowest)]))
+    # What one of them refuses is no input to try.
+    codes = codes[np.logical_and.reduce([_defined(*each, part, codes) for each in zip(rules, found, strict=True)])]
     outcomes = np.stack([rule.outcomes(part, codes) for rule in rules])
     return codes, outcomes, np.array([each is not None or part.size <= _SPREAD for each in found])
+
+
+def _defined(rule: Rule, stairs: Staircase | None, part: Part, codes: Array) -> Array:
+    """Return for which codes a rule has an outcome."""
+    if stairs is not None:
+        defined: Array = ~stairs.undefined[np.searchsorted(stairs.starts, codes, side="right") - 1]
+        return defined
+    if rule.convert(rule.array(part, codes), np.empty(codes.size, rule.plan.output_dtype)) is None:
+        return np.ones(codes.size, np.bool_)
+    return np.array([rule.is_defined(part, code) for code in codes.tolist()])
 
 
 def _outcome_bits(rule: Rule) -> int:

@@ -1,9 +1,9 @@
-"""Which rules computed outputs that were observed, and which inputs tell the rest apart."""
+"""Which rules give outputs that were observed, and which inputs tell those rules apart."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import partial
 from math import inf, isfinite
 from time import thread_time
@@ -226,11 +226,16 @@ def _unexplained(found: Unexplained) -> dict[str, Any]:
     said: dict[str, Any] = {
         "patterns": [f"{pattern}: {number}" if number else str(pattern) for pattern, number in found.patterns]
     }
+    if found.readings:
+        said["readings"] = [
+            {"reading": each.text, "candidates": _candidates(one for group in each.groups for one in group.candidates)}
+            for each in found.readings
+        ]
     if found.synthesis is not None:
         said["synthesized"] = {
-            "call": found.call,
             "formula": list(found.synthesis.formulas),
-            "unexplained": list(found.synthesis.unexplained),
+            "unexplained": [asdict(each) for each in found.synthesis.unexplained[:MAX_GROUPS]],
+            "unexplained_count": len(found.synthesis.unexplained),
             "tried": found.synthesis.tried,
         }
     return said
@@ -245,7 +250,7 @@ def _warnings(answer: Identification) -> Iterator[str]:
     if answer.not_tried:
         yield f"{len(answer.not_tried)} candidates were not tried in time"
     if any(not each.proven for each in answer.consistent):
-        yield "candidates of one group were compared at many inputs, and are not proven to be the same for all"
+        yield "the candidates of a group agree on many inputs, but are not proven to agree on every one"
 
 
 def _choices_of(operations: Mapping[str, Operation]) -> tuple[Member, ...]:
@@ -295,13 +300,13 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
         "candidates",
         "Candidate",
         "Options that choose the arithmetic; those that are absent have their defaults.",
-        "All that are the same arithmetic here. Of those that differ only in the profile beside a scheme, the first.",
+        "Those that are the same arithmetic here; of those that differ only in the profile beside a scheme, the first.",
         *candidate,
     )
     first = Member(
         name="first",
         title="IdentificationWitness",
-        group_description="An element that is computed otherwise.",
+        group_description="An element for which the candidates give another value.",
         description="The first element that differs.",
         members=(
             _CALL,
@@ -318,7 +323,7 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
             "consistent",
             "ConsistentCandidates",
             "Candidates that no input told apart.",
-            "Those that give all observed bits: a fact about these data, not a likelihood.",
+            "Those that give every observed bit: a fact about these data, not a likelihood.",
             candidates,
             Member(name="proven", kind=Kind.BOOLEAN, description="Whether they give the same for every input."),
         ),
@@ -327,7 +332,7 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
             "CallToTry",
             "A small call that tells consistent candidates apart; of a convolution, with strides and dilations of 1 "
             "and without padding.",
-            "At most 16 inputs, with which all groups of `consistent` go apart as far as any do.",
+            "At most 16 inputs, which together tell all groups of `consistent` apart, as far as any input does.",
             _CALL,
             Member(name="channel", description="The index of the scale and zero point that decide.", bits=32),
             _listed(
@@ -353,8 +358,8 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
             candidates,
             Member(name="mismatches"),
             first,
-            _step_member("step", "The first step at which they go another way than the first consistent ones."),
-            _step_member("consistent_step", "What those do instead."),
+            _step_member("step", "The first step at which they diverge from the first consistent group."),
+            _step_member("consistent_step", "The step of that group in its place."),
             _listed(
                 "contradictions",
                 "ScaleContradiction",
@@ -412,7 +417,16 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
         Member(
             name="patterns",
             kind=Kind.TEXTS,
-            description="If nothing is consistent: what the elements have in common that differ from the nearest.",
+            description="If nothing is consistent: what the elements that differ from the nearest have in common.",
+            optional=True,
+        ),
+        _listed(
+            "readings",
+            "ConsistentReading",
+            "The calls with one thing read in another way.",
+            "If nothing is consistent: other readings of the data or parameters with which candidates are.",
+            Member(name="reading", kind=Kind.TEXT, description="What is read in another way: `weights is transposed`."),
+            candidates,
             optional=True,
         ),
         Member(
@@ -421,9 +435,18 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
             group_description="A rule made of parts.",
             description="If nothing is consistent: the simplest rule that gives what was observed.",
             members=(
-                _CALL,
-                Member(name="formula", kind=Kind.TEXTS, description="Its steps; none if none of those tried does."),
-                Member(name="unexplained", kind=Kind.INTEGERS, description="Elements that it does not explain."),
+                Member(name="formula", kind=Kind.TEXTS, description="Its steps; empty if no rule that was tried fits."),
+                _listed(
+                    "unexplained",
+                    "UnexplainedElement",
+                    "An element that the rule gives otherwise.",
+                    "Elements that the rule does not explain, at most 64.",
+                    _CALL,
+                    Member(name="index", description="Its flat index."),
+                    Member(name="observed"),
+                    Member(name="computed"),
+                ),
+                Member(name="unexplained_count"),
                 Member(name="tried", description="How many rules were tried."),
             ),
             optional=True,
@@ -438,7 +461,7 @@ def identify_operation(operations: Mapping[str, Operation]) -> Operation:
         name="identify",
         title="Identify the arithmetic",
         group="ops",
-        summary="Find which rules give observed outputs bit by bit, and which inputs tell those apart.",
+        summary="Find which rules give the observed outputs bit for bit, and which inputs tell those rules apart.",
         request="Calls of operations with their inputs and observed outputs, such as the layers of a dump.",
         source="the systems that the profiles and schemes are named after",
         inputs=(
@@ -454,7 +477,7 @@ def identify_operation(operations: Mapping[str, Operation]) -> Operation:
             Option(
                 name="suspects",
                 kind=Kind.TEXTS,
-                description="Names of profiles, schemes, methods or formats: only those are tried. Default: all.",
+                description="Names of profiles, schemes, methods or formats; only these are tried. Default: all.",
                 optional=True,
                 max_length=256,
             ),

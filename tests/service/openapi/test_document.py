@@ -27,7 +27,7 @@ OPERATION_IDS = {
     "quantize", "dequantize", "requantize", "quantizeNpy", "dequantizeNpy", "requantizeNpy", "compare",
     "quantizeBlocks", "dequantizeBlocks", "deriveMultiplier", "parseType", "getHealth", "getInfo", "listProfiles",
     "getProfile", "getProblem", "deriveFromRange", "deriveBias", "fakeQuantize", "tosaRescale", "listSchemes",
-    "getScheme", "deriveFromTensor", "translateType", "matmul", "conv2d", "add", "lower", "evaluate",
+    "getScheme", "deriveFromTensor", "translateType", "matmul", "conv2d", "add", "lower", "evaluate", "identify",
     "oipGetServer", "oipGetLive", "oipGetReady", "oipListModels", "oipIndexModels",
     "startCheckpointJob", "getCheckpointJob", "cancelCheckpointJob",
     "oipListSharedMemory", "oipGetSharedMemory", "oipRegisterSharedMemory", "oipUnregisterSharedMemory",
@@ -179,7 +179,7 @@ def test_requests_are_closed_and_replies_are_open(document: dict[str, Any]) -> N
     closed |= {"MatmulRequest", "Conv2dRequest", "AddRequest", "QuantizeCalibration"}
     closed |= {"InferenceRequest", "InferenceInput", "InferenceRequestedOutput", "TensorParametersRequest"}
     closed |= {"SharedMemoryRegistration", "CheckpointRequest", "VectorsRequest"}
-    closed |= {"LowerRequest", "EvaluateRequest", "TranslateRequest"}
+    closed |= {"LowerRequest", "EvaluateRequest", "TranslateRequest", "IdentifyRequest", "ObservedCall"}
     closed |= {f"{system}Parameters" for system in ("Onnx", "Onednn", "Litert", "Torch", "Tosa")}
     closed |= {
         f"{class_name(each)}{part}" for each in OPERATORS.values() for part in ("Request", "Inputs", "Attributes")

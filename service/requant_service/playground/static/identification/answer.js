@@ -46,7 +46,8 @@ function parameterTerms(parameters, several) {
 /** "scale from 0.05 to 0.0500001, zero point -1", and whatever else is known. */
 function parameterText({ consistent: _, call, channel, lowest, highest, ...others }, several) {
   const where = [several && `call ${call + 1}`, channel > 0 && `channel ${channel}`].filter(Boolean).join(", ");
-  const scale = lowest !== undefined && (lowest === highest ? `scale ${lowest}` : `scale from ${lowest} to ${highest}`);
+  const name = others.shift == null ? "scale" : "multiplier";
+  const scale = lowest !== undefined && (lowest === highest ? `${name} ${lowest}` : `${name} from ${lowest} to ${highest}`);
   const rest = Object.entries(others)
     .filter(([, value]) => value !== null && typeof value !== "object")
     .map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`);
@@ -125,9 +126,10 @@ function witness({ call, output, index, observed, computed }, mismatches, severa
   ];
 }
 
-function contradiction({ call, zero_point: zero, elements }, several) {
-  const where = `${several ? `call ${call + 1}, ` : ""}zero point ${zero}`;
-  return element("span", {}, elements.length === 1 ? `No scale fits element ${elements[0]} (${where})` : `No scale fits elements ${elements.join(" and ")} (${where})`);
+function contradiction({ call, channel, zero_point: zero, shift, elements }, several) {
+  const tried = [zero != null && `zero point ${zero}`, shift != null && `shift ${shift}`];
+  const where = [several && `call ${call + 1}`, channel > 0 && `channel ${channel}`, ...tried].filter(Boolean).join(", ");
+  return element("span", {}, elements.length === 1 ? `Nothing fits element ${elements[0]} (${where})` : `Nothing fits elements ${elements.join(" and ")} (${where})`);
 }
 
 /** Candidates that refuse the calls, and those that were not reached. */

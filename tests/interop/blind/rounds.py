@@ -167,7 +167,9 @@ def _filled(dump: Dump, call: ArrayCall, probe: Probe) -> Iterator[Array]:
     if axis is not None:
         places = np.flatnonzero(np.indices(source.shape)[axis].ravel() == probe.channel)
         given = np.take(given, probe.channel, axis)
-    values = given.ravel().view(source.dtype)
+    bits = np.ascontiguousarray(given).reshape(-1).view(f"u{source.itemsize}")
+    # Each once: zeros are behind them, where a tail matters.
+    values = bits[np.sort(np.unique(bits, return_index=True)[1])].view(source.dtype)
     for start in range(0, len(values), len(places)):
         some = values[start : start + len(places)]
         array = source.ravel().copy()

@@ -71,12 +71,12 @@ def found(dump: Dump) -> Found:
 
 
 def excluded(dump: Dump) -> str:
-    """Why the label of a dump is excluded by what was observed; empty if it is not."""
+    """Name a dump whose label is excluded by what was observed; empty if it is not."""
     call = _call(dump, dump.arrays, dump.types, dump.observed)
     search = Search([call], lambda: False)
     search.run(Candidates([call]))
     fitting = (each.candidates for each in search.groups if each.is_consistent)
-    return "" if _Label(dump, call).is_among(fitting) else f"{dump}: excluded"
+    return "" if _Label(dump, call).is_among(fitting) else str(dump)
 
 
 def _call(dump: Dump, arrays: dict[str, Array], types: dict[str, str], observed: dict[str, Array]) -> ArrayCall:

@@ -18,6 +18,11 @@ from requant.functions import array_of, run_operation
 from requant.operations import OPERATIONS
 from requant.operations.conversions import CONVERSIONS
 
+
+class RefusedError(Exception):
+    """A system does not take the numbers that it is asked for."""
+
+
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
 Types = Mapping[str, str]

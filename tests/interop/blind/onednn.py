@@ -101,11 +101,6 @@ def output_side(rng: np.random.Generator, storage: str, sums: Array, sides: tupl
     return per_tensor(storage, of, draws.zero_point(rng, storage))
 
 
-def limits(source: str) -> tuple[tuple[int, int], tuple[int, int], int]:
-    """Of the operands; weights beside i8 are even, so that also of a matmul no half is lost."""
-    return bounds(source), (-64, 63), 2 if source == "i8" else 1
-
-
 def matmul(library: Onednn, rng: np.random.Generator) -> Dump:
     source, target = (str(each) for each in rng.choice(["i8", "u8"], 2))
     rows, depth, columns = (1 + int(each) for each in np.exp2(rng.uniform(0, 6, 3)))
@@ -119,7 +114,7 @@ def matmul(library: Onednn, rng: np.random.Generator) -> Dump:
         return by_onednn(library, operator, (a[0], b[0], output), a[1], b[1])
 
     found = matmul_dump((lhs, x), (rhs, w), output, product, label=LABEL)
-    return replace(found, limits=limits(source))
+    return replace(found, limits=(bounds(source), (-64, 63), 1))
 
 
 def convolution(library: Onednn, rng: np.random.Generator) -> Dump:
@@ -151,7 +146,7 @@ def convolution(library: Onednn, rng: np.random.Generator) -> Dump:
         return by_onednn(library, operator, (a[0], b[0], output), a[1], b[1])
 
     found = conv2d_dump((lhs, x), (rhs, w), output, product, window=window, label=LABEL)
-    return replace(found, limits=limits(source))
+    return replace(found, limits=(bounds(source), (-64, 63), 2 if source == "i8" else 1))
 
 
 def add(library: Onednn, rng: np.random.Generator) -> Dump:

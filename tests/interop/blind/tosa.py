@@ -13,7 +13,7 @@ import numpy as np
 from requant.convert.blocks import mx
 from requant.integer.conv2d import conv2d_integers, plan_conv2d
 from tests.interop.blind import blocks, draws
-from tests.interop.blind.dump import Array, Dump
+from tests.interop.blind.dump import Array, Dump, RefusedError
 from tests.interop.blind.products import Operand, add_dump, conv2d_dump, matmul_dump
 from tests.interop.blocks.block_cases import finite_blocks
 from tests.interop.casts.cast_data import DTYPES as DTYPES_OF
@@ -45,7 +45,8 @@ def _rounding(rng: np.random.Generator) -> str:
 
 def _valid(found: tuple[Verdict, Array | None]) -> Array:
     verdict, output = found
-    assert verdict is Verdict.VALID, verdict
+    if verdict is not Verdict.VALID:
+        raise RefusedError(str(verdict))
     assert output is not None
     return output
 
@@ -98,9 +99,12 @@ def matmul(rng: np.random.Generator) -> Dump:
     y_side = output_of(rng, of_y, sums, per_sums((a_side, b_side)), accumulator)
 
     def product(lhs: Operand, rhs: Operand, _: Array | None) -> Array:
-        shape = (*lhs[1].shape[:-1], rhs[1].shape[-1])
+        # MATMUL takes three dimensions.
+        left, right = (each.reshape(*(1,) * (3 - each.ndim), *each.shape) for each in (lhs[1], rhs[1]))
+        shape = (*left.shape[:-1], right.shape[-1])
         case = rescale_of(profile, shape, accumulator, (lhs[0], rhs[0]), y_side)
-        return _valid(tosa_graphs.matmul(lhs[1], rhs[1], zeros, case))
+        found = _valid(tosa_graphs.matmul(left, right, zeros, case))
+        return found.reshape(*lhs[1].shape[:-1], shape[-1])
 
     return matmul_dump((a_side, a), (b_side, b), y_side, product, label={"profile": profile})
 

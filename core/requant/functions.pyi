@@ -654,7 +654,7 @@ def identify(
     Default: no limit, or what a service has left of its own.
 
     Return a dictionary: elements, consistent, try_next, excluded, excluded_count, undefined, not_tried, parameters,
-    patterns, synthesized, warnings.
+    patterns, readings, synthesized, warnings.
 
     Source: the systems that the profiles and schemes are named after.
     """

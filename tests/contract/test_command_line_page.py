@@ -77,3 +77,11 @@ def test_the_page_has_all_commands_and_all_statuses() -> None:
     table = page[page.index("| exit status |") :].split("\n\n")[0]
     stated = {int(number) for row in table.splitlines()[2:] for number in re.findall(r"\d+", row.split("|")[1])}
     assert stated == statuses
+
+
+def test_the_commands_of_certificates_run(folder: Path) -> None:
+    shown = [block.text for block in blocks((DOCS / "certificates.md").read_text()) if block.language == "sh"]
+    assert shown
+    for text in shown:
+        assert run(folder, "bash", "-euo", "pipefail", "-c", text)
+    assert (folder / "certificate.json").stat().st_size

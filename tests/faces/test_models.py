@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import httpx
@@ -21,7 +22,7 @@ OPERATIONS = [
     path
     for path, item in DOCUMENT["paths"].items()
     # Checkpoint jobs are about files, and no model.
-    if path.startswith("/v1/") and "post" in item and not path.startswith("/v1/checkpoints")
+    if path.startswith("/v1/") and "post" in item and not re.search("/v1/checkpoints|/jobs", path)
 ]
 MODEL_OF = {
     operation.strip(" `"): row[1].strip("`")

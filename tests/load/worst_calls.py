@@ -367,6 +367,26 @@ def _chain(operations: int, line: str, type_: str = "tensor<8xf32>") -> str:
 _ADDS = _chain(2490, "%{0} = stablehlo.add {1}, {1} : tensor<8xf32>")
 
 
+def _equivalence(budget: int) -> Iterator[Call]:
+    source, target = "!quant.uniform<i32:f32, 0.001>", "!quant.uniform<i16:f32, 0.0025>"
+    types = {"operation": "requantize", "input_type": source, "output_type": target}
+    rules = {"first": {"scheme": "litert"}, "second": {"scheme": "tosa"}}
+    yield call("a certificate of 65536 intervals", **types, **rules, certificate=True)
+    pairs = [{"multiplier": (1 << 30) + 1000 * index, "shift": -7} for index in range(1024)]
+    eight = {**types, "output_type": "!quant.uniform<i8:f32, 0.25>"}
+    yield call("1024 multipliers", **eight, **rules, multipliers=pairs)
+    short = {**types, "input_type": "!quant.uniform<i16:f32, 0.001>", "first": {}}
+    adds = _chain(1000, "%{0} = stablehlo.add {1}, {1} : tensor<8xi16>", "tensor<8xi16>")
+    yield call("a function of 1000 additions", **short, module=adds)
+    target = "!quant.uniform<i8:f16, 8.0>"
+    cast = _chain(1, f"%{{0}} = quant.qcast {{1}} : tensor<8xf16> to tensor<8x{target}>", "tensor<8xf16>")
+    cast = cast.replace("-> tensor<8xf16>", f"-> tensor<8x{target}>").replace(
+        "%1 : tensor<8xf16>", f"%1 : tensor<8x{target}>"
+    )
+    undefined = {"operation": "quantize", "input_type": "f16", "output_type": target, "first": {"profile": "mlir"}}
+    yield call("a function that is undefined for many inputs", **undefined, module=cast)
+
+
 def _lower(budget: int) -> Iterator[Call]:
     quantized, short = "tensor<8x!quant.uniform<i8:f32, 0.5:3>>", "tensor<!quant.uniform<i8:f32,1.0:3>>"
     casts = (
@@ -472,6 +492,7 @@ OWN: dict[str, Calls] = {
     "identify": _identify,
     "parse_type": _parse_type,
     "translate_type": _translate_type,
+    "equivalence": _equivalence,
     "lower": _lower,
     "evaluate": _evaluate,
 }

@@ -119,7 +119,9 @@ def post_paths() -> list[str]:
     """
     paths = json.loads(COMMITTED.read_text())["paths"]
     return [
-        path for path, item in paths.items() if "post" in item and not re.search("sharedmemory|/v1/checkpoints", path)
+        path
+        for path, item in paths.items()
+        if "post" in item and not re.search("sharedmemory|/v1/checkpoints|/jobs", path)
     ]
 
 

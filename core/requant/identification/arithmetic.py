@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from hashlib import blake2b
 from typing import Any
 
@@ -25,19 +26,36 @@ _NAMES: Mapping[type, frozenset[str]] = {
 }
 
 
+# What is equal to nothing but itself, and most of what plans hold.
+_PLAIN = frozenset({int, float, str, bool, type(None), np.dtype})
+
+
+@cache
+def _parts(kind: type) -> tuple[str, ...] | None:
+    """Return the fields of a class that decide, None for what is no dataclass."""
+    if not is_dataclass(kind):
+        return None
+    skipped = {name for named, names in _NAMES.items() if issubclass(kind, named) for name in names}
+    return tuple(each.name for each in fields(kind) if each.name not in skipped)
+
+
 def arithmetic_key(plan: Any) -> Hashable:
     """Return what is equal for plans of the same arithmetic. Plans with other keys may compute the same, too."""
+    kind: Hashable = type(plan)
+    if kind in _PLAIN:
+        plain: Hashable = plan
+        return plain
     if isinstance(plan, np.ndarray):
         return plan.dtype.str, plan.shape, blake2b(np.ascontiguousarray(plan).tobytes()).digest()
+    if kind is tuple or kind is list:
+        return tuple(plan) if all(type(each) in _PLAIN for each in plan) else tuple(map(arithmetic_key, plan))
     if isinstance(plan, DeferredPlan):
         return arithmetic_key(plan())
+    if (names := _parts(kind)) is not None:
+        return kind, *(arithmetic_key(getattr(plan, name)) for name in names)
     if isinstance(plan, tuple | list):
         return tuple(map(arithmetic_key, plan))
     if isinstance(plan, Mapping):
         return tuple((name, arithmetic_key(value)) for name, value in plan.items())
-    if is_dataclass(plan) and not isinstance(plan, type):
-        skipped = {name for kind, names in _NAMES.items() if isinstance(plan, kind) for name in names}
-        values = (arithmetic_key(getattr(plan, each.name)) for each in fields(plan) if each.name not in skipped)
-        return type(plan), *values
-    # What else has no equality of its own, such as a compiled kernel, is equal to itself, or to nothing.
-    return plan if isinstance(plan, Hashable) else object()
+    # What else has no equality of its own, such as a compiled kernel, is equal to itself.
+    return plan if isinstance(plan, Hashable) else id(plan)

@@ -16,6 +16,7 @@ from requant.identification.candidates import Candidate, Candidates, options_for
 from requant.identification.divergence import Divergence, first_divergence
 from requant.identification.patterns import Difference, Pattern, patterns
 from requant.identification.probes import Probe, outcomes_of, probes_of
+from requant.identification.readings import ConsistentReading, consistent_readings
 from requant.identification.reduction import Reduced, reduced
 from requant.identification.scales import Contradiction, ScaleInterval
 from requant.identification.search import Group, Search
@@ -64,12 +65,13 @@ class Excluded:
 @dataclass(frozen=True, slots=True)
 class Unexplained:
     """What is known where no candidate is consistent: what the elements have in common that differ from the nearest
-    candidate, and the simplest rule that gives what was observed.
+    candidate, the readings with which a candidate is, and without any the simplest rule that gives what was observed.
     """
 
     call: int
     nearest: Candidate
     patterns: tuple[tuple[Pattern, str], ...]
+    readings: tuple[ConsistentReading, ...]
     synthesis: Synthesis | None
 
 
@@ -116,7 +118,7 @@ def identify(
         excluded=tuple(_excluded(calls, wrong, fitting)),
         undefined=tuple(each for each in groups if each.undefined),
         not_tried=tuple(search.not_tried),
-        unexplained=None if fitting or not wrong else _unexplained(calls, wrong[0], is_late),
+        unexplained=None if fitting or not wrong else _unexplained(calls, suspects, wrong[0], is_late),
     )
 
 
@@ -183,19 +185,26 @@ def _excluded(calls: Sequence[ArrayCall], wrong: Sequence[Group], fitting: Seque
     return found
 
 
-def _unexplained(calls: Sequence[ArrayCall], nearest: Group, is_late: Callable[[], bool]) -> Unexplained | None:
-    """Return what the elements have in common that the nearest candidate gives otherwise, of the first such call."""
+def _unexplained(
+    calls: Sequence[ArrayCall], suspects: Sequence[str] | None, nearest: Group, is_late: Callable[[], bool]
+) -> Unexplained | None:
+    """Return what the elements have in common that the nearest candidate gives otherwise, in the first such call, and
+    what would explain all.
+    """
     if nearest.witness is None:
         return None
     index = nearest.witness[0]
-    call, candidate = calls[index], nearest.candidates[0]
-    numbers = None if is_late() else reduced(call)
-    if numbers is None:
-        return Unexplained(index, candidate, (), None)
-    computed = call.result(call.planned(options_for(candidate, call))).outputs["output"].data
-    found = tuple(patterns(_difference(numbers, computed.astype(np.int64))))
-    synthesis = synthesize(numbers.stored, numbers.observed, numbers.bounds, numbers.scalings, is_late)
-    return Unexplained(index, candidate, found, synthesis)
+    candidate = nearest.candidates[0]
+    if is_late():
+        return Unexplained(index, candidate, (), (), None)
+    found: tuple[tuple[Pattern, str], ...] = ()
+    if (numbers := reduced(calls[index])) is not None:
+        call = calls[index]
+        computed = call.result(call.planned(options_for(candidate, call))).outputs["output"].data
+        found = tuple(patterns(_difference(numbers, computed.astype(np.int64))))
+    readings = tuple(consistent_readings(calls, suspects, is_late))
+    synthesis = None if readings else synthesize([reduced(each) for each in calls], is_late)
+    return Unexplained(index, candidate, found, readings, synthesis)
 
 
 def _difference(numbers: Reduced, computed: np.ndarray) -> Difference:

@@ -68,7 +68,11 @@ def _probe(index: int, call: ArrayCall, channel: int, values: Array, candidates:
         if made is None:
             break
         asked, places = made
-        outcomes = outcomes_of(asked, candidates, call.observed)
+        try:
+            outcomes = outcomes_of(asked, candidates, call.observed)
+        except RequantError:
+            # What one of them does not define, such as an overflow, the others still may.
+            break
         classes = len({each[0][places].tobytes() for each in outcomes})
         if best is None or classes > best[0]:
             best = classes, Probe(index, channel, asked, outcomes)

@@ -5,8 +5,9 @@ A conversion is that already. A product becomes the requantization of its sums, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +45,12 @@ class Reduced:
     scalings: Sequence[Scaling]
 
     @property
+    def kind(self) -> Hashable:
+        """What is equal for numbers that one rule may explain."""
+        stored = self.stored
+        return stored.inputs.dtype, self.bounds, stored.scales is None, stored.weights is None
+
+    @property
     def exact(self) -> Array:
         """The results before rounding, about."""
         return self.stored.exact
@@ -59,6 +66,20 @@ class Reduced:
         """The inputs without their zero points."""
         zeros = self.stored.zero_points
         return self.stored.inputs if zeros is None else self.stored.inputs - zeros
+
+
+def joined(numbers: Sequence[Reduced]) -> Reduced:
+    """Return the numbers of several calls of one kind, one behind the other."""
+    if len(numbers) == 1:
+        return numbers[0]
+    arrays = {name: [getattr(each.stored, name) for each in numbers] for name in Stored.__slots__}
+    together: dict[str, Any] = {
+        name: None if each[0] is None else np.concatenate(each) for name, each in arrays.items()
+    }
+    stored = Stored(**together)
+    observed = np.concatenate([each.observed for each in numbers])
+    ways = max((each.scalings for each in numbers), key=len)
+    return Reduced((observed.size,), stored, observed, numbers[0].bounds, ways)
 
 
 def reduced(call: ArrayCall) -> Reduced | None:

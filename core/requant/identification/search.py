@@ -76,10 +76,14 @@ class Search:
 
     def run(self, candidates: Candidates) -> None:
         """Try all named rules, and then one of each arithmetic with parts replaced."""
-        self._try_all(candidates.named(), named=True)
+        self.run_named(candidates)
         for group in self.groups:
             if not group.undefined:
                 self._try_all(candidates.replaced(group.candidates[0]), named=False)
+
+    def run_named(self, candidates: Candidates) -> None:
+        """Try all named rules."""
+        self._try_all(candidates.named(), named=True)
 
     def _try_all(self, candidates: Iterator[Candidate], *, named: bool) -> None:
         """Try candidates. Those that are not `named` and the same arithmetic as others are not worth telling."""

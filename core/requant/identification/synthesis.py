@@ -15,6 +15,7 @@ import numpy as np
 from requant.description import Array
 from requant.errors.cancellation import check_cancelled
 from requant.identification.parts import Bounding, Scaling, Stored, boundings, rule_formulas
+from requant.identification.reduction import Reduced, joined
 
 # Elements near a tie, near an integer, and spread over all, that rules are tried on first.
 _SAMPLE = 1024
@@ -25,14 +26,24 @@ _EXCEPTIONS = 1 / 64
 
 
 @dataclass(frozen=True, slots=True)
+class UnexplainedElement:
+    """An element of a call, by its flat index, that the rule gives otherwise than was observed."""
+
+    call: int
+    index: int
+    observed: int
+    computed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Synthesis:
-    """The rule as formulas, the flat indices of the elements that it does not explain, and how many were tried.
+    """The rule as formulas, the elements that it does not explain, and how many rules were tried.
 
     Without a rule that explains nearly all elements, there are no formulas.
     """
 
     formulas: tuple[str, ...]
-    unexplained: tuple[int, ...]
+    unexplained: tuple[UnexplainedElement, ...]
     tried: int
 
 
@@ -56,51 +67,63 @@ def _sample(stored: Stored) -> Array:
     return found
 
 
-def synthesize(
-    stored: Stored,
-    observed: Array,
-    bounds: tuple[int, int],
-    scalings: Sequence[Scaling],
-    is_late: Callable[[], bool] = lambda: False,
-) -> Synthesis:
-    """Return the simplest rule that gives the observed integers, of `scalings` and all ways to bound.
-
-    `bounds`: those of the storage.
+def synthesize(calls: Sequence[Reduced | None], is_late: Callable[[], bool] = lambda: False) -> Synthesis | None:
+    """Return the simplest rule that gives what was observed in all calls, of all ways to scale and to bound. None if
+    calls are no single numbers, or not all of one kind.
     """
-    if not observed.size:
+    numbers = [each for each in calls if each is not None]
+    if len(numbers) < len(calls) or len({each.kind for each in numbers}) != 1:
+        return None
+    whole = joined(numbers)
+    if not whole.observed.size:
         return Synthesis((), (), 0)
-    places = _sample(stored)
-    few, few_observed = _taken(stored, places), observed[places]
-    ways = boundings(*bounds, observed)
+    sizes = np.cumsum([0, *(each.observed.size for each in numbers)])
+    scaling, bounding, places, tried = _simplest(whole, is_late)
+    if scaling is None or bounding is None:
+        return Synthesis((), (), tried)
+    computed = bounding.compute(scaling.compute(whole.stored))
+    of_call = np.searchsorted(sizes, places, side="right") - 1
+    elements = tuple(
+        UnexplainedElement(int(call), int(place - sizes[call]), int(whole.observed[place]), int(computed[place]))
+        for call, place in zip(of_call, places, strict=True)
+    )
+    return Synthesis(tuple(rule_formulas(scaling, bounding)), elements, tried)
+
+
+def _simplest(numbers: Reduced, is_late: Callable[[], bool]) -> tuple[Scaling | None, Bounding | None, Array, int]:
+    """Return a rule, the places that it does not explain, and how many were tried."""
+    stored, observed = numbers.stored, numbers.observed
+    sampled = _sample(stored)
+    few, few_observed = _taken(stored, sampled), observed[sampled]
+    ways = boundings(*numbers.bounds, observed)
     finalists: list[tuple[int, int, Scaling, Bounding]] = []
     tried = 0
-    for order, scaling in enumerate(scalings):
+    for order, scaling in enumerate(numbers.scalings):
         check_cancelled()
         integers = scaling.compute(few)
         for bounding in ways:
             tried += 1
             wrong = int(np.count_nonzero(bounding.compute(integers) != few_observed))
             if wrong == 0:
-                unexplained = _unexplained(scaling, bounding, stored, observed)
-                if not unexplained.size:
-                    return Synthesis(tuple(rule_formulas(scaling, bounding)), (), tried)
+                places = _unexplained(scaling, bounding, stored, observed)
+                if not places.size:
+                    return scaling, bounding, places, tried
             finalists.append((wrong, order, scaling, bounding))
         if len(finalists) > 64 * _FINALISTS:
             finalists = sorted(finalists, key=lambda each: each[:2])[:_FINALISTS]
         if is_late():
             break
     finalists = sorted(finalists, key=lambda each: each[:2])[:_FINALISTS]
-    exceptions = []
-    for index, (_, _, scaling, bounding) in enumerate(finalists):
-        unexplained = _unexplained(scaling, bounding, stored, observed)
-        exceptions.append((unexplained.size, index, unexplained))
+    exceptions: list[Array] = []
+    for _, _, scaling, bounding in finalists:
+        exceptions.append(_unexplained(scaling, bounding, stored, observed))
         if is_late():
             break
-    count, index, unexplained = min(exceptions, key=lambda each: each[:2])
-    if count > max(1, int(observed.size * _EXCEPTIONS)):
-        return Synthesis((), (), tried)
-    _, _, scaling, bounding = finalists[index]
-    return Synthesis(tuple(rule_formulas(scaling, bounding)), tuple(unexplained.tolist()), tried)
+    best = min(range(len(exceptions)), key=lambda each: exceptions[each].size)
+    if exceptions[best].size > max(1, int(observed.size * _EXCEPTIONS)):
+        return None, None, exceptions[best][:0], tried
+    _, _, scaling, bounding = finalists[best]
+    return scaling, bounding, exceptions[best], tried
 
 
 def _unexplained(scaling: Scaling, bounding: Bounding, stored: Stored, observed: Array) -> Array:

@@ -31,7 +31,7 @@ from requant.equality.multipliers import MultiplierDecision, compare_schemes
 from requant.equality.rules import Rule, dequantization, quantization, requantization
 from requant.equality.smt import smt2
 from requant.equality.sweep import MAX_INPUTS
-from requant.errors import ParameterError, UnsupportedError, default_pointer, pointers_for_sides
+from requant.errors import InvalidRequestError, ParameterError, UnsupportedError, default_pointer, pointers_for_sides
 from requant.errors.progress import progress_report
 from requant.formats.elements import FloatElement
 from requant.integer.add import AddPlan
@@ -46,7 +46,7 @@ from requant.schemes import Multiplier
 
 MAX_SHORT = 1024
 """A certificate of no more intervals is given unasked."""
-MAX_MULTIPLIERS = 4096
+MAX_MULTIPLIERS = 1024
 _INPUTS_OF_SECOND = 1 << 22
 """How many inputs two rules have surely been computed for in a second, one thread."""
 _INPUTS_OF_FUNCTION = 32
@@ -164,7 +164,8 @@ class _Compared:
     def needed_type(self, side: str, name: str) -> Type:
         """Return a type that has to be there. Raise ParameterError."""
         if (found := self.type_of(side, name)) is None:
-            raise ParameterError(f"{self.operation} needs {name}, of both rules or of each", pointer=f"/{name}")
+            detail = f"{self.operation} needs {name}, of both rules or of each"
+            raise InvalidRequestError.of_field(f"/{name}", "missing", detail)
         return found
 
     def rule(self, side: str) -> Rule:

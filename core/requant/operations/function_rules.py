@@ -41,6 +41,8 @@ _AT_ONCE = 1 << 14
 _FEW = 64
 """Those of a run that looks for undefined ones: what is undefined is found in blocks of so many."""
 _MAX_UNDEFINED = 1 << 18
+_BYTES_OF_VALUE = 16
+"""What the evaluator counts for an element of a value, and as much again."""
 
 _DIALECTS = ("arith", "quant")
 """All operations of these are on single elements, but for constants."""
@@ -125,9 +127,10 @@ class FunctionPlan(Plan):
     undefined: _Undefined
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        for begin in range(0, source.size, _AT_ONCE):
-            piece = source[begin : begin + _AT_ONCE].view(self.given)
-            if (first := self._convert(piece, target[begin : begin + _AT_ONCE])) is not None:
+        count = self.many.shape[0]
+        for begin in range(0, source.size, count):
+            piece = source[begin : begin + count].view(self.given)
+            if (first := self._convert(piece, target[begin : begin + count])) is not None:
                 self.undefined.add()
                 if counts[3] < 0:
                     counts[3] = start + begin + first
@@ -178,7 +181,7 @@ def function_rule(text: str, name: str, beside: Rule, limits: ModuleLimits) -> R
             output_dtype=_like(exchanged_dtype(result), plan.output_dtype),
             elements=plan.elements,
             input_bounds=plan.input_bounds,
-            many=_widened(module, called, source, limits, _AT_ONCE),
+            many=_widened(module, called, source, limits, _at_once(module, limits)),
             few=_widened(module, called, source, limits, _FEW),
             argument=argument,
             given=exchanged_dtype(argument),
@@ -277,6 +280,13 @@ def _is_pointwise(op: Operation) -> bool:
         if places and places != tuple(AffineDimExpr(index) for index in range(each.data.num_dims)):
             return False
     return True
+
+
+def _at_once(module: Module, limits: ModuleLimits) -> int:
+    """Return how many elements are run at once: as many as the values of all operations have memory for."""
+    operations = sum(1 for _ in module.operation.walk())
+    fitting = limits.evaluation_bytes // (_BYTES_OF_VALUE * operations)
+    return min(_AT_ONCE, max(_FEW, 1 << max(fitting, 1).bit_length() - 1))
 
 
 def _widened(module: Module, called: str, source: TensorType, limits: ModuleLimits, count: int) -> _Run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from math import inf, isfinite
 from time import thread_time
 from typing import Any
@@ -190,11 +190,16 @@ def _unexplained(found: Unexplained) -> dict[str, Any]:
     said: dict[str, Any] = {
         "patterns": [f"{pattern}: {number}" if number else str(pattern) for pattern, number in found.patterns]
     }
+    if found.readings:
+        said["readings"] = [
+            {"reading": each.text, "candidates": _candidates(one for group in each.groups for one in group.candidates)}
+            for each in found.readings
+        ]
     if found.synthesis is not None:
         said["synthesized"] = {
-            "call": found.call,
             "formula": list(found.synthesis.formulas),
-            "unexplained": list(found.synthesis.unexplained),
+            "unexplained": [asdict(each) for each in found.synthesis.unexplained[:MAX_GROUPS]],
+            "unexplained_count": len(found.synthesis.unexplained),
             "tried": found.synthesis.tried,
         }
     return said
@@ -356,15 +361,33 @@ def _reply(candidate: tuple[Member, ...]) -> tuple[Member, ...]:
             description="If nothing is consistent: what the elements that differ from the nearest have in common.",
             optional=True,
         ),
+        _listed(
+            "readings",
+            "ConsistentReading",
+            "The calls with one thing read in another way.",
+            "If nothing is consistent: other readings of the data or parameters with which candidates are.",
+            Member(name="reading", kind=Kind.TEXT, description="What is read in another way: `weights is transposed`."),
+            candidates,
+            optional=True,
+        ),
         Member(
             name="synthesized",
             title="SynthesizedRule",
             group_description="A rule made of parts.",
             description="If nothing is consistent: the simplest rule that gives what was observed.",
             members=(
-                _CALL,
                 Member(name="formula", kind=Kind.TEXTS, description="Its steps; empty if no rule that was tried fits."),
-                Member(name="unexplained", kind=Kind.INTEGERS, description="Elements that it does not explain."),
+                _listed(
+                    "unexplained",
+                    "UnexplainedElement",
+                    "An element that the rule gives otherwise.",
+                    "Elements that the rule does not explain, at most 64.",
+                    _CALL,
+                    Member(name="index", description="Its flat index."),
+                    Member(name="observed"),
+                    Member(name="computed"),
+                ),
+                Member(name="unexplained_count"),
                 Member(name="tried", description="How many rules were tried."),
             ),
             optional=True,

@@ -15,7 +15,7 @@ from tests.conftest import Server
 
 pytestmark = pytest.mark.browser
 
-VIEWS = ("quantize", "requantize", "multiplier", "type")
+VIEWS = ("quantize", "requantize", "identify", "multiplier", "type")
 UNKNOWN_VIEWS = ("", "Quantize", "__proto__", "constructor", "quantize/", "%71uantize", "%", "../docs", "x" * 5000)
 TYPES = (
     "!quant.uniform<i8:f32, 0.5:3>",
@@ -38,6 +38,15 @@ TYPES = (
     "!quant.uniform<i8:f32:2147483647, {0.5, 0.25:3}>",
     "!quant.uniform<i8:f32:{2147483647:1}, {0.5, 0.25:3}>",
     "!quant.uniform<" * 500,
+)
+CALLS = (
+    "[{}]",
+    "[null]",
+    '{"operation": "requantize"}',
+    '[{"operation": "constructor", "arguments": {}}]',
+    '[{"operation": "conv2d", "arguments": [1, 2], "observed": "1"}]',
+    '[{"operation": "requantize", "arguments": {"input": "1", "input.type": "i32"}, "observed": {"output": "1"}}]',
+    '[{"operation": "add", "arguments": {"lhs": 3, "lhs.type": "tensor<", "lhs.shape": "9"}, "observed": {"x": "1"}}]',
 )
 ODD = (
     "",
@@ -77,6 +86,7 @@ ODD = (
     "4",
     "9223372036854775807 -9223372036854775808",
     *TYPES,
+    *CALLS,
 )
 NAMES = (
     *[
@@ -93,6 +103,7 @@ NAMES = (
         "staircase",
     ],
     *["input", "output", "accumulators", "multiplier", "shift", "call", "factor", "scheme", "__proto__", "toString"],
+    *["calls", "suspects"],
     "",
 )
 GARBAGE = ("%", "%%%", "%zz", "%C3", "%F0%9F", "%00", "+", "&", "=", "==&&==", "?", "#", "?a=b?c=d", "%2525")
@@ -105,10 +116,11 @@ def odd_fragments(rng: random.Random) -> Iterator[str]:
         names = rng.choices(NAMES, k=rng.randrange(6))
         if rng.random() < 0.5:
             # Of a view at which something is computed.
-            names.append({"requantize": "input", "multiplier": "factor"}.get(view, "type"))
+            names.append({"requantize": "input", "identify": "calls", "multiplier": "factor"}.get(view, "type"))
         pairs = []
         for name in names:
-            value = rng.choice(TYPES if name in ("type", "input", "output") and rng.random() < 0.7 else ODD)
+            fitting = CALLS if name == "calls" else TYPES if name in ("type", "input", "output") else ODD
+            value = rng.choice(fitting if rng.random() < 0.7 else ODD)
             pairs.append(f"{name}={quote(value.encode('utf-8', 'surrogatepass'), safe=',:')}")
         fragment = f"{view}?{'&'.join(pairs)}" if pairs else view
         match rng.randrange(8):

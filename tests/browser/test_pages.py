@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -12,9 +14,20 @@ from tests.conftest import Server
 
 pytestmark = pytest.mark.browser
 
+
+def _requantized(integers: str, output: str) -> str:
+    """Return the state of the view that identifies."""
+    types = {"input.type": "!quant.uniform<i32:f32, 0.001>", "output_type": "!quant.uniform<i8:f32, 0.25:-1>"}
+    call = {"operation": "requantize", "arguments": {"input": integers, **types}, "observed": {"output": output}}
+    return f"calls={quote(json.dumps([call]))}"
+
+
 ACCESSIBLE = {
     "compare": "/",
     "requantize": "/#requantize",
+    "identify": "/#identify",
+    "identify-excluded": "/#identify?" + _requantized("585 125", "1 -1"),
+    "identify-unexplained": "/#identify?" + _requantized("585 7984 -12", "1 31 -2"),
     "multiplier": "/#multiplier?factor=3",
     "type": "/#type",
     "docs": "/docs",

@@ -14,6 +14,7 @@ from requant.convert.scaling import ScalingPlan
 from requant.integer.add import AddPlan
 from requant.integer.output import OutputStage
 from requant.integer.product import ProductPlan
+from requant.mlir.types import Type
 from requant.plan.plan import DeferredPlan, Plan
 
 # Fields that name what a plan was made of. Its kernels and their arguments decide what it computes.
@@ -36,13 +37,13 @@ def _parts(kind: type) -> tuple[str, ...] | None:
     if not is_dataclass(kind):
         return None
     skipped = {name for named, names in _NAMES.items() if issubclass(kind, named) for name in names}
-    return tuple(each.name for each in fields(kind) if each.name not in skipped)
+    return tuple(each.name for each in fields(kind) if each.compare and each.name not in skipped)
 
 
 def arithmetic_key(plan: Any) -> Hashable:
     """Return what is equal for plans of the same arithmetic. Plans with other keys may compute the same, too."""
     kind: Hashable = type(plan)
-    if kind in _PLAIN:
+    if kind in _PLAIN or isinstance(plan, Type):
         plain: Hashable = plan
         return plain
     if isinstance(plan, np.ndarray):
@@ -57,5 +58,5 @@ def arithmetic_key(plan: Any) -> Hashable:
         return tuple(map(arithmetic_key, plan))
     if isinstance(plan, Mapping):
         return tuple((name, arithmetic_key(value)) for name, value in plan.items())
-    # What else has no equality of its own, such as a compiled kernel, is equal to itself.
-    return plan if isinstance(plan, Hashable) else id(plan)
+    # What else has no equality of its own, such as a compiled kernel, is equal to itself, or to nothing.
+    return plan if isinstance(plan, Hashable) else object()

@@ -6,23 +6,27 @@ these data, and no likelihoods: candidates are computed by the real kernels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from requant.arrays.calls import ArrayCall
+from requant.description import Operation
 from requant.identification.candidates import Candidate, Candidates, options_for
+from requant.identification.channels import granularity_of
+from requant.identification.derivations import Derivation, DerivationSearch, derivation_search
 from requant.identification.divergence import Divergence, first_divergence
 from requant.identification.patterns import Difference, Pattern, patterns
 from requant.identification.probes import Probe, outcomes_of, probes_of
 from requant.identification.readings import ConsistentReading, consistent_readings
 from requant.identification.reduction import Reduced, reduced
-from requant.identification.scales import Contradiction, ScaleInterval
 from requant.identification.search import Group, Search
 from requant.identification.separation import Class, separate
 from requant.identification.synthesis import Synthesis, synthesize
 from requant.identification.trials import compare_on_trials
+from requant.identification.unknowns import Contradiction, Interval, channels_without
 
 # Of excluded groups, so many are compared step by step with a consistent one.
 _MAX_DIVERGENCES = 8
@@ -30,10 +34,14 @@ _MAX_DIVERGENCES = 8
 
 @dataclass(frozen=True, slots=True)
 class Consistent:
-    """Groups of candidates that no input told apart. `proven`: they are the same for every input."""
+    """Groups of candidates that no input told apart. `proven`: they are the same for every input.
+
+    `derivations`: by the index of a call, what derives its parameters from its input.
+    """
 
     groups: tuple[Group, ...]
     proven: bool
+    derivations: Mapping[int, Sequence[Derivation]] = field(default_factory=dict)
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -41,10 +49,10 @@ class Consistent:
         return [each for group in self.groups for each in group.candidates]
 
     @property
-    def parameters(self) -> dict[int, list[ScaleInterval]]:
-        """The scales that fit, of each call in which they are not known, by the first candidate."""
+    def parameters(self) -> dict[int, list[Interval]]:
+        """What fits, of each call in which scales or multipliers are not known, by the first candidate."""
         found = self.groups[0].parameters
-        return {index: [each for each in listed if isinstance(each, ScaleInterval)] for index, listed in found.items()}
+        return {index: [each for each in listed if isinstance(each, Interval)] for index, listed in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +64,13 @@ class Excluded:
 
     @property
     def contradictions(self) -> dict[int, list[Contradiction]]:
-        """Why no scale fits, of each call in which they are not known."""
-        found = self.group.parameters
-        listed = {index: [each for each in found[index] if isinstance(each, Contradiction)] for index in found}
-        return {index: each for index, each in listed.items() if index in self.group.contradicted}
+        """Why nothing fits, of each call in which that is so, and of its channels."""
+        found: dict[int, list[Contradiction]] = {}
+        for index in self.group.contradicted:
+            listed = self.group.parameters[index]
+            without = channels_without(listed)
+            found[index] = [each for each in listed if isinstance(each, Contradiction) and each.channel in without]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +108,36 @@ def identify(
     calls: Sequence[ArrayCall],
     suspects: Sequence[str] | None = None,
     is_late: Callable[[], bool] = lambda: False,
+    axis: int | None = None,
+    block_sizes: Sequence[int] | None = None,
+    operations: Mapping[str, Operation] | None = None,
+    *,
+    derive_known: bool = False,
 ) -> Identification:
     """Compare what each candidate computes with what was observed.
 
+    Where scales or multipliers are not known, there is one of a call, or one for each index of `axis`, or each block.
+    With `operations`, by name, what derives the scales that fit is looked for; `derive_known`: known scales, too.
     `is_late` says that no further candidate is to be tried. Raise TypeFitError if an output has another number of
     elements than was observed, UnknownNameError for an unknown suspect, and UnsupportedError for unknown scales that
     are not looked for.
     """
-    search = Search(calls, is_late)
+    search = Search(calls, is_late, axis, block_sizes)
     search.run(Candidates(calls, suspects))
     groups = search.groups
     fitting = [each for each in groups if each.is_consistent]
     wrong = [each for each in groups if not (each.is_consistent or each.undefined)]
     wrong.sort(key=lambda each: (each.mismatches, len(each.contradicted)))
     consistent, probes = _classes(calls, fitting, is_late)
+    if operations is not None:
+        granularity = partial(granularity_of, axis=axis, block_sizes=block_sizes)
+        of_calls = {
+            index: derivation_search(call, operations, granularity(call))
+            for index, call in enumerate(calls)
+            if derive_known or any(index in each.parameters for each in consistent)
+        }
+        searches = {index: each for index, each in of_calls.items() if each is not None}
+        consistent = tuple(replace(each, derivations=_derivations(each, searches, is_late)) for each in consistent)
     return Identification(
         elements=max((sum(each.elements for each in group.outcomes.values()) for group in groups), default=0),
         consistent=consistent,
@@ -171,6 +198,14 @@ def _split(
             members.setdefault(signatures[place], []).append(place)
         finer += [Class(tuple(one), (each.proven and complete) or len(one) == 1) for one in members.values()]
     return tuple(finer), probes
+
+
+def _derivations(
+    consistent: Consistent, searches: Mapping[int, DerivationSearch], is_late: Callable[[], bool]
+) -> dict[int, list[Derivation]]:
+    parameters = consistent.parameters
+    found = {index: each.derivations(parameters.get(index), is_late) for index, each in searches.items()}
+    return {index: each for index, each in found.items() if each}
 
 
 def _excluded(calls: Sequence[ArrayCall], wrong: Sequence[Group], fitting: Sequence[Group]) -> list[Excluded]:

@@ -9,8 +9,8 @@ contradicts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
 
@@ -19,12 +19,25 @@ import numpy as np
 from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import numpy_dtype
 from requant.description import Array
-from requant.errors import UnsupportedError
+from requant.errors import RequantError, UnsupportedError
 from requant.errors.cancellation import check_cancelled
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.identification.candidates import Candidate, options_for
-from requant.identification.outcomes import outcome_of, stored_float
-from requant.mlir.types import AnyType, ElementType, StorageType, TensorType, UniformType
+from requant.identification.outcomes import outcome_of
+from requant.identification.unknowns import (
+    LARGEST,
+    LEAST,
+    MARGIN,
+    Contradiction,
+    ScaleInterval,
+    as_f64,
+    domain,
+    extremes,
+    faults,
+    first_that,
+    needed,
+)
+from requant.mlir.types import AnyType, StorageType, TensorType, UniformType
 
 _INPUT, _OUTPUT = "input", "output"
 
@@ -36,31 +49,19 @@ class Side(Enum):
     OUTPUT = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleInterval:
-    """All scales from `lowest` to `highest`, numbers of the expressed type, give what was observed."""
-
-    zero_point: int
-    lowest: float
-    highest: float
-
-
-@dataclass(frozen=True, slots=True)
-class Contradiction:
-    """No scale fits, with that zero point: the flat index of one element, or of two that no scale fits together."""
-
-    zero_point: int
-    elements: tuple[int, ...]
-
-
-def _element(type_: Any) -> Any:
+def element_of(type_: Any) -> Any:
     return type_.element if isinstance(type_, TensorType) else type_
 
 
 def open_side(call: ArrayCall) -> Side | None:
-    """Return the side whose parameters are unknown. Raise UnsupportedError for two of them."""
+    """Return the side whose parameters are unknown. Raise UnsupportedError for two of them.
+
+    With `calibration` they are not unknown: the call derives them.
+    """
+    if call.options.get("calibration") is not None:
+        return None
     sides = [Side.INPUT for each in call.types.values() if isinstance(each.element, AnyType)]
-    if isinstance(_element(call.options.get("output_type")), AnyType):
+    if isinstance(element_of(call.options.get("output_type")), AnyType):
         sides.append(Side.OUTPUT)
     if len(sides) > 1:
         raise UnsupportedError("the parameters of two types are unknown; those of one of them have to be known")
@@ -78,36 +79,39 @@ class ScaleSearch:
             raise UnsupportedError("unknown scales are looked for in quantize, dequantize and requantize only")
         self._side = side
         self._call = call
-        opened = _element(call.types[_INPUT] if side is Side.INPUT else call.options["output_type"])
-        self._storage: StorageType = opened.storage
-        self._expressed: FloatElement = opened.expressed or FLOATS["f32"]
-        if not isinstance(self._storage.element, IntegerElement):
+        opened = element_of(call.types[_INPUT] if side is Side.INPUT else call.options["output_type"])
+        self.storage: StorageType = opened.storage
+        self.expressed: FloatElement = opened.expressed or FLOATS["f32"]
+        if not isinstance(self.storage.element, IntegerElement):
             raise UnsupportedError("unknown scales are looked for in storages of integers only")
-        for each in (call.types[_INPUT].element, _element(call.options.get("output_type"))):
+        self.width = self.storage.element.width
+        for each in (call.types[_INPUT].element, element_of(call.options.get("output_type"))):
             if not isinstance(each, AnyType | UniformType | FloatElement | None):
                 raise UnsupportedError("an unknown scale is looked for where the other type has one scale, if any")
-        self._inputs, self._observed = self._numbers()
-        # Of all elements with one stored number, those with the least and the largest other number decide.
-        keys, others = (self._observed, self._inputs)
+        self.inputs, self.observed = self._numbers()
+        keys, others = (self.observed, self.inputs)
         if side is Side.INPUT and call.operation.name == "dequantize":
             keys, others = others, keys
-        self._places = _extremes(keys, others)
+        self.places = extremes(keys, others)
         self._few = self._reduced()
-        self._brackets = dict(self._plausible())
+        self.impossible: int | None = None
+        self._domain: tuple[Mapping[str, Any], tuple[int, int]] | None = None
+        self.brackets = dict(self._plausible())
 
     def _numbers(self) -> tuple[Array, Array]:
-        """Return the inputs and the observed outputs as f64. Every stored number of at most 32 bits is one."""
+        """Return the inputs and the observed outputs as f64."""
         filled = self._filled(self._call, 1.0, 0)
-        output = filled.options.get("output_type")
+        # What is dequantized is of the expressed type, if no other is stated.
+        output = element_of(filled.options.get("output_type")) or self.expressed
         source = filled.types[_INPUT].element
-        return _as_f64(filled.arrays[_INPUT], source), _as_f64(filled.observed[_OUTPUT], _element(output))
+        return as_f64(filled.arrays[_INPUT], source), as_f64(filled.observed[_OUTPUT], output)
 
     def _reduced(self) -> ArrayCall:
         """Return the call of the elements that decide."""
-        call, places = self._call, self._places
+        call, places = self._call, self.places
         options = dict(call.options)
         if "output_type" in options:
-            options["output_type"] = _element(options["output_type"])
+            options["output_type"] = element_of(options["output_type"])
         return replace(
             call,
             types={_INPUT: TensorType((places.size,), call.types[_INPUT].element)},
@@ -118,91 +122,92 @@ class ScaleSearch:
 
     def _filled(self, call: ArrayCall, scale: float, zero_point: int) -> ArrayCall:
         """Return a call with these parameters in the open type."""
-        element = UniformType(self._storage, self._expressed, scale, zero_point)
+        element = UniformType(self.storage, self.expressed, scale, zero_point)
         if self._side is Side.INPUT:
             return replace(call, types={_INPUT: TensorType(call.types[_INPUT].shape, element)})
         given = call.options["output_type"]
         filled: Any = TensorType(given.shape, element) if isinstance(given, TensorType) else element
         return replace(call, options={**call.options, "output_type": filled})
 
-    def with_a_scale(self) -> ArrayCall:
-        """Return the call with a scale and a zero point that are possible, if any are."""
-        for zero_point, (lowest, highest) in self._brackets.items():
-            return self._filled(self._call, self._number(self._bits(lowest * 0.5 + highest * 0.5)), zero_point)
+    def example(self, candidate: Candidate) -> ArrayCall:
+        """Return the call with a scale and a zero point that are possible, if any are, under any candidate."""
+        del candidate
+        for zero_point, (lowest, highest) in self.brackets.items():
+            return self._filled(self._call, self.number_of(self.bits_of(lowest * 0.5 + highest * 0.5)), zero_point)
         return self._filled(self._call, 1.0, 0)
 
     # Real numbers: which zero points are possible at all
 
     def _plausible(self) -> Iterator[tuple[int, tuple[float, float]]]:
-        """Yield the zero points that are possible under any rule, with bounds of the scale.
-
-        A rule rounds to one of the integers beside the quotient, up to what the precision of f16 or bf16 loses.
-        """
-        inputs, observed = self._inputs[self._places], self._observed[self._places]
-        zero_points = np.arange(self._storage.minimum, self._storage.maximum + 1)
-        spread = np.unique(np.linspace(0, inputs.size - 1, _SPREAD).astype(int))
-        for among in (spread, slice(None)):
+        """Yield the zero points that are possible under any rule, with bounds of the scale."""
+        inputs, observed = self.inputs[self.places], self.observed[self.places]
+        # Accumulators have none.
+        one = self.width > _MAX_WIDTH
+        zero_points = np.zeros(1, int) if one else np.arange(self.storage.minimum, self.storage.maximum + 1)
+        for size in (_FIRST, _MOST):
+            count = min(inputs.size, max(_FIRST, size // zero_points.size))
+            among = np.unique(np.linspace(0, inputs.size - 1, count).astype(int))
             lowest, highest = self._real_bounds(inputs[among], observed[among], zero_points)
             fits = lowest <= highest
+            if not fits.any():
+                with np.errstate(all="ignore"):
+                    self.impossible = int(zero_points[np.argmin(lowest / highest)])
+                return
             zero_points, lowest, highest = zero_points[fits], lowest[fits], highest[fits]
         for zero_point, *ends in zip(zero_points.tolist(), lowest.tolist(), highest.tolist(), strict=True):
             yield zero_point, (ends[0], ends[1])
 
     def _real_bounds(self, inputs: Array, observed: Array, zero_points: Array) -> tuple[Array, Array]:
         """Return the least and the largest scale for each zero point; where none is possible, the least is larger."""
-        bits = 64
+        lowest, highest = self._scales_of_each(inputs, observed, zero_points)
+        ends = lowest.max(axis=-1, initial=LEAST), highest.min(axis=-1, initial=LARGEST)
+        return ends[0] / MARGIN, ends[1] * MARGIN
 
-        def first_that(fails: Callable[[Array], Array]) -> Array:
-            low, high = np.full(zero_points.size, _LEAST), np.full(zero_points.size, _LARGEST)
-            for _ in range(bits):
-                middle = np.sqrt(low) * np.sqrt(high)
-                failed = fails(middle)
-                low, high = np.where(failed, middle, low), np.where(failed, high, middle)
-            return high
-
-        lowest = first_that(lambda scales: self._real_faults(inputs, observed, zero_points, scales)[0])
-        highest = first_that(lambda scales: ~self._real_faults(inputs, observed, zero_points, scales)[1])
-        return lowest / _MARGIN, highest * _MARGIN
-
-    def _real_faults(self, inputs: Array, observed: Array, zero_points: Array, scales: Array) -> tuple[Array, Array]:
-        """Return for each zero point whether its scale is too small and whether it is too large, in real numbers."""
-        z, s = zero_points[:, np.newaxis], scales[:, np.newaxis]
-        signs, real = self._real(inputs, z, s)
-        minimum, maximum = self._bounds_of_output
-        slack = _STEP * (maximum > minimum) + _RELATIVE * np.abs(observed - (z if self._side is Side.OUTPUT else 0))
-        real = np.clip(real, minimum, maximum) if maximum > minimum else real
-        above, below = real > observed + slack, real < observed - slack
-        return self._faults(signs, above, below)
-
-    def _real(self, inputs: Array, zero_points: Array, scales: Array) -> tuple[Array, Array]:
-        """Return the sign of each real input, and the real result."""
-        call = self._call
-        source, target = call.types[_INPUT].element, _element(call.options.get("output_type"))
+    def _scales_of_each(self, inputs: Array, observed: Array, zero_points: Array) -> tuple[Array, Array]:
+        """Return the least and the largest scale of each element, in real numbers, for each zero point."""
+        z = zero_points[:, np.newaxis]
+        real, origin = self._real(inputs, z)
+        low, high = needed(observed, origin, self._bounds_of_output)
+        # A negative result is a positive one, mirrored.
+        low, high = np.where(real < 0, -high, low), np.where(real < 0, -low, high)
+        size = np.abs(real)
         with np.errstate(all="ignore"):
             if self._side is Side.OUTPUT:
-                real = (inputs - source.zero_point) * source.scale if isinstance(source, UniformType) else inputs
-                return np.sign(real), real / scales + zero_points
-            real = (inputs - zero_points) * scales
-            if isinstance(target, UniformType):
-                return np.sign(inputs - zero_points), real / target.scale + target.zero_point
-            return np.sign(inputs - zero_points), real
+                lowest = np.where(high > 0, size / high, np.inf)
+                highest = np.where(low > 0, size / low, np.inf)
+            else:
+                lowest = np.where(low > 0, low / size, 0.0)
+                highest = np.where(high >= 0, high / size, 0.0)
+        fits = (low <= 0) & (high >= 0)
+        lowest = np.where(size == 0, np.where(fits, 0.0, np.inf), lowest)
+        highest = np.where(size == 0, np.where(fits, np.inf, 0.0), highest)
+        endless = ~np.isfinite(size)
+        return np.where(endless, 0.0, lowest), np.where(endless, np.inf, highest)
+
+    def _real(self, inputs: Array, zero_points: Array) -> tuple[Array, Array]:
+        """Return what is scaled by the unknown scale, or by its reciprocal, and the zero point of the output."""
+        source, target = self._call.types[_INPUT].element, element_of(self._call.options.get("output_type"))
+        if self._side is Side.OUTPUT:
+            real = (inputs - source.zero_point) * source.scale if isinstance(source, UniformType) else inputs
+            return real + 0.0 * zero_points, zero_points + 0.0 * inputs
+        real = inputs - zero_points
+        if isinstance(target, UniformType):
+            return real / target.scale, np.full(real.shape, float(target.zero_point))
+        return real, np.zeros(real.shape)
 
     def _faults(self, signs: Array, above: Array, below: Array) -> tuple[Array, Array]:
-        """Return whether any element of the last axis says that the scale is too small, and too large.
+        """Return which elements say that the scale is too small, and which that it is too large.
 
         An element whose real input is 0 does not change with the scale: if it differs, the scale is both.
         """
-        away = np.where(signs > 0, above, below) | ((signs == 0) & (above | below))
-        near = np.where(signs > 0, below, above) | ((signs == 0) & (above | below))
-        small, large = (away, near) if self._side is Side.OUTPUT else (near, away)
-        return small.any(axis=-1), large.any(axis=-1)
+        return faults(signs, above, below, grows=self._side is Side.INPUT)
 
     @property
     def _bounds_of_output(self) -> tuple[float, float]:
         """The bounds of stored outputs; of floats, none."""
-        output = self._storage
+        output = self.storage
         if self._side is Side.INPUT:
-            target = _element(self._call.options.get("output_type"))
+            target = element_of(self._call.options.get("output_type"))
             if not isinstance(target, UniformType):
                 return 0.0, 0.0
             output = target.storage
@@ -216,92 +221,100 @@ class ScaleSearch:
         Raise RequantError where its rules are not defined for the call.
         """
         options = options_for(candidate, self._call)
-        for zero_point, bracket in self._brackets.items():
+        if self.impossible is not None:
+            yield Contradiction(self.impossible, self.real_contradiction(self.impossible))
+        refused: RequantError | None = None
+        found = 0
+        for zero_point, bracket in self.brackets.items():
             check_cancelled()
-            yield self._interval(options, zero_point, bracket)
+            try:
+                yield self._interval(options, zero_point, bracket)
+            except RequantError as error:
+                refused = error
+            else:
+                found += 1
+        if refused is not None and not found:
+            raise refused
 
     def _interval(
         self, options: Mapping[str, Any], zero_point: int, bracket: tuple[float, float]
     ) -> ScaleInterval | Contradiction:
-        low, high = (self._bits(end) for end in bracket)
-        lowest = self._first(low, high, lambda bits: not self._exact_faults(options, bits, zero_point)[0].any())
-        above = self._first(lowest, high + 1, lambda bits: bool(self._exact_faults(options, bits, zero_point)[1].any()))
+        low, high = (self.bits_of(end) for end in bracket)
+        try:
+            return self._between(options, zero_point, low, high)
+        except RequantError:
+
+            def attempt(bits: int) -> object:
+                return self._exact_faults(options, bits, zero_point)
+
+            if self._domain is None or self._domain[0] != options:
+                everywhere = self.bits_of(self.expressed.smallest), self.bits_of(self.expressed.largest)
+                self._domain = options, domain(*everywhere, attempt)
+            # It is the same for all zero points, usually.
+            first, last = self._domain[1]
+            inner = domain(low, high, attempt, (max(low, first), min(high, last)))
+            return self._between(options, zero_point, *inner, bracketed=(low, high) == inner)
+
+    def _between(
+        self, options: Mapping[str, Any], zero_point: int, low: int, high: int, *, bracketed: bool = True
+    ) -> ScaleInterval | Contradiction:
+        """Return the scales that fit between two. `bracketed`: real numbers say that those outside do not."""
+        lowest = first_that(low, high + 1, lambda bits: not self._exact_faults(options, bits, zero_point)[0].any())
+        above = first_that(lowest, high + 1, lambda bits: bool(self._exact_faults(options, bits, zero_point)[1].any()))
         if above <= lowest:
-            small, large = (
-                self._exact_faults(options, bits, zero_point)[index] for index, bits in enumerate((lowest - 1, lowest))
-            )
-            places = {int(self._places[int(np.argmax(faults))]) for faults in (small, large) if faults.any()}
-            return Contradiction(zero_point, tuple(sorted(places)))
-        ends = [self._number(bits) for bits in (lowest, above - 1)]
+            # One element says that all scales before are too small, and one that this and all after are too large.
+            small = self._exact_faults(options, lowest - 1, zero_point)[0] if lowest > low else None
+            large = self._exact_faults(options, lowest, zero_point)[1] if lowest <= high else None
+            if bracketed or (small is not None and large is not None):
+                return Contradiction(zero_point, self.real_contradiction(zero_point, small=small, large=large))
+            [one] = [each for each in (small, large) if each is not None]
+            return Contradiction(zero_point, self._named(int(np.argmax(one))))
+        ends = [self.number_of(bits) for bits in (lowest, above - 1)]
         for scale in ends:
             filled = self._filled(self._call, scale, zero_point)
             outcome = outcome_of(filled, filled.planned(options))
             if outcome.first is not None:
                 return Contradiction(zero_point, (outcome.first.index,))
-        return ScaleInterval(zero_point, *ends)
+        return ScaleInterval(zero_point, ends[0], ends[1])
 
-    @staticmethod
-    def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
-        """Return the first of the numbers from `low` to before `high` for which something holds from there on, or
-        `high`.
+    def real_contradiction(
+        self, zero_point: int, *, small: Array | None = None, large: Array | None = None
+    ) -> tuple[int, ...]:
+        """Return the element with the largest least scale, and that with the least largest one, in real numbers; or
+        those that are known to say that a scale is too small, or too large.
         """
-        while low < high:
-            middle = (low + high) // 2
-            if holds(middle):
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        few = self.inputs[self.places], self.observed[self.places]
+        lowest, highest = (each[0] for each in self._scales_of_each(*few, np.array([zero_point])))
+        first = int(np.argmax(lowest if small is None or not small.any() else small))
+        second = int(np.argmin(highest) if large is None or not large.any() else np.argmax(large))
+        return self._named(first, second)
+
+    def _named(self, *few: int) -> tuple[int, ...]:
+        return tuple(sorted({int(self.places[each]) for each in few}))
 
     def _exact_faults(self, options: Mapping[str, Any], bits: int, zero_point: int) -> tuple[Array, Array]:
         """Return which of the deciding elements say that a scale is too small, and which that it is too large."""
-        filled = self._filled(self._few, self._number(bits), zero_point)
+        filled = self._filled(self._few, self.number_of(bits), zero_point)
         value = filled.result(filled.planned(options)).outputs[_OUTPUT]
-        computed, observed = _as_f64(value.data, value.type.element), self._observed[self._places]
-        inputs = self._inputs[self._places]
+        computed, observed = as_f64(value.data, value.type.element), self.observed[self.places]
+        inputs = self.inputs[self.places]
         source = self._call.types[_INPUT].element
         origin = zero_point if self._side is Side.INPUT else getattr(source, "zero_point", 0)
-        signs = np.sign(inputs - origin)[:, np.newaxis]
-        above, below = ((computed > observed), (computed < observed))
-        return self._faults(signs, above[:, np.newaxis], below[:, np.newaxis])
+        return self._faults(np.sign(inputs - origin), computed > observed, computed < observed)
 
-    def _bits(self, scale: float) -> int:
+    def bits_of(self, scale: float) -> int:
         """Return the bits of the number of the expressed type nearest to a scale, which is positive and finite."""
-        dtype = numpy_dtype(self._expressed)
+        dtype = numpy_dtype(self.expressed)
         with np.errstate(all="ignore"):
-            number = np.array(min(max(scale, self._expressed.smallest), self._expressed.largest)).astype(dtype)
+            number = np.array(min(max(scale, self.expressed.smallest), self.expressed.largest)).astype(dtype)
         return int(number.view(f"u{dtype.itemsize}"))
 
-    def _number(self, bits: int) -> float:
-        dtype = numpy_dtype(self._expressed)
+    def number_of(self, bits: int) -> float:
+        dtype = numpy_dtype(self.expressed)
         return float(np.array(bits, f"u{dtype.itemsize}").view(dtype))
 
 
-# Of elements whose zero point is looked for, first so many.
-_SPREAD = 32
-# The range in which scales lie, as roots that can be multiplied.
-_LEAST, _LARGEST = 1e-300, 1e300
-_MARGIN = 1.01
-_STEP = 1.01
-_RELATIVE = 2.0**-6
-
-
-def _as_f64(elements: Array, element: ElementType | None) -> Array:
-    """Return elements as numbers: of floats their values, of others what is stored."""
-    flat = np.ascontiguousarray(elements).reshape(-1)
-    stored = stored_float(element) if element is not None else None
-    if stored is not None and flat.dtype.kind == "u":
-        flat = flat.view(numpy_dtype(stored))
-    numbers: Array = flat.astype(np.float64)
-    return numbers
-
-
-def _extremes(keys: Array, values: Array) -> Array:
-    """Return the places of the least and the largest value of each key, in order, without those of NaN."""
-    places = np.flatnonzero(~np.isnan(keys) & ~np.isnan(values))
-    order = places[np.lexsort((values[places], keys[places]))]
-    sorted_keys = keys[order]
-    starts = np.flatnonzero(np.concatenate([[True], sorted_keys[1:] != sorted_keys[:-1]])) if order.size else order
-    ends = np.concatenate([starts[1:] - 1, [order.size - 1]]).astype(int) if order.size else order
-    found: Array = np.unique(order[np.concatenate([starts, ends])])
-    return found
+# Zero points are looked for first in so many elements, then in so many pairs of an element and a zero point.
+_FIRST, _MOST = 32, 1 << 20
+# Storages of more bits than that have zero point 0.
+_MAX_WIDTH = 16

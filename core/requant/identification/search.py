@@ -11,21 +11,22 @@ from requant.errors import RequantError
 from requant.errors.cancellation import check_cancelled
 from requant.identification.arithmetic import arithmetic_key
 from requant.identification.candidates import Candidate, Candidates, options_for
+from requant.identification.channels import search_for
 from requant.identification.outcomes import Mismatch, Outcome, outcome_of
-from requant.identification.scales import Contradiction, ScaleInterval, ScaleSearch, open_side
+from requant.identification.unknowns import Contradiction, Interval, channels_without
 
 
 @dataclass(slots=True)
 class Group:
     """Candidates that are the same arithmetic for these calls, and what they compute.
 
-    `outcomes`: of each call whose parameters are known; `parameters`: of each call of which a scale is not known, by
-    its index. `undefined` says why a call is refused, where one is.
+    `outcomes`: of each call whose parameters are known; `parameters`: of each call of which a scale or a multiplier is
+    not known, by its index. `undefined` says why a call is refused, where one is.
     """
 
     candidates: list[Candidate]
     outcomes: dict[int, Outcome] = field(default_factory=dict)
-    parameters: dict[int, list[ScaleInterval | Contradiction]] = field(default_factory=dict)
+    parameters: dict[int, list[Interval | Contradiction]] = field(default_factory=dict)
     undefined: str = ""
 
     @property
@@ -35,12 +36,8 @@ class Group:
 
     @property
     def contradicted(self) -> list[int]:
-        """The calls for which no scale fits."""
-        return [
-            index
-            for index, found in self.parameters.items()
-            if not any(isinstance(each, ScaleInterval) for each in found)
-        ]
+        """The calls for which nothing fits, or not for all channels."""
+        return [index for index, found in self.parameters.items() if not found or channels_without(found)]
 
     @property
     def is_consistent(self) -> bool:
@@ -60,12 +57,17 @@ class Search:
     Raise UnsupportedError for a call with unknown scales of a kind that is not looked for.
     """
 
-    def __init__(self, calls: Sequence[ArrayCall], is_late: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        calls: Sequence[ArrayCall],
+        is_late: Callable[[], bool],
+        axis: int | None = None,
+        block_sizes: Sequence[int] | None = None,
+    ) -> None:
         self._is_late = is_late
         self._calls = calls
-        self._scales = {
-            index: ScaleSearch(call, side) for index, call in enumerate(calls) if (side := open_side(call)) is not None
-        }
+        searches = ((index, search_for(call, axis, block_sizes)) for index, call in enumerate(calls))
+        self._unknown = {index: search for index, search in searches if search is not None}
         self._groups: dict[Hashable, Group] = {}
         self.not_tried: list[Candidate] = []
 
@@ -105,7 +107,7 @@ class Search:
         """Put a candidate into the group of its arithmetic, or into a new one that is run."""
         key: Hashable = tuple(_key(each) for each in works.values())
         group = None
-        if self._scales:
+        if self._unknown:
             # The same plan for one scale may be another for the next: the scales that fit have to be the same, too.
             group = self._run(candidate, works)
             key = (key, group.undefined, tuple(map(tuple, group.parameters.values())))
@@ -122,7 +124,7 @@ class Search:
         """Plan the calls, with a scale that is possible where it is not known."""
         works = {}
         for index, call in enumerate(self._calls):
-            known = self._scales[index].with_a_scale() if index in self._scales else call
+            known = self._unknown[index].example(candidate) if index in self._unknown else call
             works[index] = known.planned(options_for(candidate, call))
         return works
 
@@ -132,9 +134,9 @@ class Search:
             group.outcomes = {
                 index: outcome_of(self._calls[index], work)
                 for index, work in works.items()
-                if index not in self._scales
+                if index not in self._unknown
             }
-            group.parameters = {index: list(search.intervals(candidate)) for index, search in self._scales.items()}
+            group.parameters = {index: list(search.intervals(candidate)) for index, search in self._unknown.items()}
         except RequantError as error:
             return Group([candidate], undefined=error.detail)
         return group

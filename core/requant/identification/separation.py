@@ -2,7 +2,8 @@
 
 Candidates become rules of single numbers, for one channel at a time: a conversion is one, and a product is one of its
 sums. A rule that is proven to be a staircase is known by its thresholds, so that two rules which agree at the
-thresholds of both agree everywhere; others are compared at these numbers only, and nothing is claimed of the rest.
+thresholds of both agree everywhere, and so do two rules of one formula. Others are compared at these numbers only, and
+nothing is claimed of the rest. Where a rule is not defined, it is not compared with others.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from typing import TypeVar
 import numpy as np
 
 from requant.arrays.calls import ArrayCall
+from requant.arrays.elements import numpy_dtype
 from requant.description import Array
-from requant.equality.rules import Part, Rule, rule_of
-from requant.equality.staircases import Staircase, staircase
+from requant.equality.rules import Rule, rule_of
+from requant.equality.staircases import staircase
+from requant.equality.steps import TooManySegmentsError, segments
 from requant.errors import RequantError
+from requant.formats.elements import FloatElement
 from requant.identification.candidates import Candidate, options_for
 from requant.integer.product import ProductPlan
 from requant.mlir.types import TensorType, Type, UniformPerAxisType, UniformSubChannelType
@@ -32,8 +36,11 @@ MAX_INPUTS = 16
 _ELEMENTS = 1 << 40
 # Staircases of the first rules are looked for, if they have no more than 2^16 steps.
 _MAX_PROVEN, _MAX_OUTCOME_BITS = 64, 16
-# Rules are compared at so many inputs of each part besides; of rules without a proof, at no others of their own.
-_SPREAD = 1 << 12
+# Parts of so many inputs are compared as a whole. Of others rules are compared at as many inputs as `_SPREAD` besides
+# the steps of staircases: of rules without a proof, at no others of their own.
+_WHOLE, _SPREAD = 1 << 16, 1 << 12
+# As an outcome: there is none.
+_NONE = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,72 +137,165 @@ def separate(
 
     Channels are looked at one after the other until all candidates are apart.
     """
-    signatures: list[tuple[bytes, ...]] = [()] * len(candidates)
-    splits = np.zeros((len(candidates), 0), np.int64)
-    certain = np.ones(len(candidates), np.bool_)
+    classes = _Classes(len(candidates))
     inputs: list[DecidingInput] = []
     others = []
     for index, call in enumerate(calls):
         for channel in range(channel_count(call)):
-            if len(set(signatures)) == len(candidates):
+            tied = classes.tied()
+            if not tied.size:
                 break
             if is_late():
-                certain[:] = False
+                classes.certain[tied] = False
                 break
             try:
-                rules = rules_of(call, candidates, channel)
+                rules = rules_of(call, [candidates[each] for each in tied.tolist()], channel)
+                of_all = rules_of(call, candidates, channel) if tied.size < len(candidates) else rules
             except RequantError:
-                rules = None
-            if rules is None:
+                rules = of_all = None
+            if rules is None or of_all is None:
                 others.append(index)
                 break
-            for position in range(len(rules[0].parts)):
-                codes, outcomes, stairs = _outcomes(rules, position)
-                certain &= stairs
-                signatures = [
-                    (*known, blake2b(row.tobytes()).digest()) for known, row in zip(signatures, outcomes, strict=True)
-                ]
-                differs = first_of_each_split(outcomes)
-                splits = np.concatenate([splits, outcomes[:, differs]], axis=1)
-                values = rules[0].array(rules[0].parts[position], codes[differs])
+            # Of rules of one formula, the first stands for all.
+            same = _of_one_formula(rules)
+            firsts = list(dict.fromkeys(same))
+            places = [firsts.index(each) for each in same]
+            for position, part in enumerate(rules[0].parts):
+                found = _outcomes([rules[each] for each in firsts], position)
+                deciding = classes.refine(tied, found.outcomes[places], found.certain[places])
+                codes = found.codes[deciding]
+                outcomes = np.stack([_outcomes_at(rule, position, codes)[0] for rule in of_all])
+                values = rules[0].array(part, codes)
                 inputs += [
-                    DecidingInput(index, channel, values[place], outcomes[:, column])
-                    for place, column in enumerate(differs.tolist())
+                    DecidingInput(index, channel, values[place], outcomes[:, place])
+                    for place in np.flatnonzero((outcomes != _NONE).all(axis=0)).tolist()
                 ]
-    return _separated(signatures, splits, inputs, certain, tuple(others))
+    return _separated(classes, inputs, tuple(others))
 
 
-def _outcomes(rules: Sequence[Rule], position: int) -> tuple[Array, Array, Array]:
-    """Return the inputs of one part of them at which any rule may change, and those before; the outcomes of all rules
-    there; and of which rules it is proven that they are constant in between.
+class _Classes:
+    """Candidates in classes that outcomes told apart, and of which it is `certain` that no others do."""
+
+    def __init__(self, count: int) -> None:
+        self.of_candidate = np.zeros(count, np.int64)
+        self.certain = np.ones(count, np.bool_)
+
+    def members(self) -> list[Array]:
+        """Return the candidates of each class, in the order of its first."""
+        return [np.flatnonzero(self.of_candidate == each) for each in dict.fromkeys(self.of_candidate.tolist())]
+
+    def tied(self) -> Array:
+        """Return the candidates that are not alone."""
+        tied = [each for each in self.members() if each.size > 1]
+        return np.concatenate([*tied, np.zeros(0, np.int64)]).astype(np.int64)
+
+    def refine(self, candidates: Array, outcomes: Array, certain: Array) -> Array:
+        """Tell candidates apart by their outcomes, a row for each. Return the columns that split a class, of those that
+        split it alike the first.
+        """
+        self.certain[candidates] &= certain
+        deciding: list[Array] = []
+        labels = self.of_candidate[candidates]
+        for label in np.unique(labels).tolist():
+            rows = np.flatnonzero(labels == label)
+            given = outcomes[rows]
+            defined = given != _NONE
+            everywhere = defined.all(axis=0)
+            compared = given[:, everywhere]
+            known: dict[bytes, int] = {}
+            for row, numbers in zip(rows.tolist(), compared, strict=True):
+                fresh = int(self.of_candidate.max()) + 1 if known else label
+                self.of_candidate[candidates[row]] = known.setdefault(blake2b(numbers.tobytes()).digest(), fresh)
+            deciding.append(np.flatnonzero(everywhere)[first_of_each_split(compared)])
+            if not everywhere.all():
+                self._doubt(candidates[rows], given[:, ~everywhere])
+        return np.unique(np.concatenate(deciding))
+
+    def _doubt(self, candidates: Array, outcomes: Array) -> None:
+        """Of candidates of one class that differ where others are not defined, nothing is certain."""
+        for label in np.unique(self.of_candidate[candidates]).tolist():
+            rows = self.of_candidate[candidates] == label
+            given = outcomes[rows]
+            highest = given.max(axis=0)
+            if ((given != highest) & (given != _NONE)).any():
+                self.certain[candidates[rows]] = False
+
+
+def _of_one_formula(rules: Sequence[Rule]) -> list[int]:
+    """Return for each rule the place of the first that has the same formula."""
+    known: dict[object, int] = {}
+    found = []
+    for place, rule in enumerate(rules):
+        formulas = tuple(each.steps for each in rule.parts)
+        found.append(place if None in formulas else known.setdefault(formulas, place))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcomes:
+    """What rules give for some inputs, a row for each rule, and of which rules it is certain that they are constant
+    between any two of these.
     """
+
+    codes: Array
+    outcomes: Array
+    certain: Array
+
+
+def _outcomes(rules: Sequence[Rule], position: int) -> _Outcomes:
+    """Return the outcomes at the inputs of one part at which any rule may change, and at those before."""
     part = rules[0].parts[position]
-    count = min(part.size, _SPREAD)
+    if len(rules) == 1 or part.size <= _WHOLE:
+        if len(rules) == 1:
+            return _Outcomes(np.array([part.lowest]), np.zeros((1, 1), np.int64), np.ones(1, np.bool_))
+        codes = part.lowest + np.arange(part.size, dtype=np.int64)
+        found = [_outcomes_at(rule, position, codes) for rule in rules]
+        return _Outcomes(codes, np.stack([each for each, _ in found]), np.array([known for _, known in found]))
     # Codes of f64 have 63 bits, more than a float holds.
-    spread = part.lowest + np.arange(count, dtype=np.int64) * (part.size // count)
-    spread = np.append(spread, part.highest)
-    found = [
+    spread = part.lowest + np.arange(_SPREAD, dtype=np.int64) * (part.size // _SPREAD)
+    stairs = [
         staircase(rule, rule.parts[position])
         if index < _MAX_PROVEN and _outcome_bits(rule) <= _MAX_OUTCOME_BITS
         else None
         for index, rule in enumerate(rules)
     ]
-    starts = np.unique(np.concatenate([spread, *(each.starts for each in found if each is not None)]))
+    starts = np.unique(np.concatenate([spread, [part.highest], *(each.starts for each in stairs if each is not None)]))
     codes = np.unique(np.concatenate([starts, np.maximum(starts - 1, part.lowest)]))
-    # What one of them refuses is no input to try.
-    codes = codes[np.logical_and.reduce([_defined(*each, part, codes) for each in zip(rules, found, strict=True)])]
-    outcomes = np.stack([rule.outcomes(part, codes) for rule in rules])
-    return codes, outcomes, np.array([each is not None or part.size <= _SPREAD for each in found])
+    outcomes, known = [], []
+    for rule, stair in zip(rules, stairs, strict=True):
+        numbers, is_known = _outcomes_at(rule, position, codes)
+        outcomes.append(numbers)
+        known.append(is_known and stair is not None)
+    return _Outcomes(codes, np.stack(outcomes), np.array(known))
 
 
-def _defined(rule: Rule, stairs: Staircase | None, part: Part, codes: Array) -> Array:
-    """Return for which codes a rule has an outcome."""
-    if stairs is not None:
-        defined: Array = ~stairs.undefined[np.searchsorted(stairs.starts, codes, side="right") - 1]
-        return defined
-    if rule.convert(rule.array(part, codes), np.empty(codes.size, rule.plan.output_dtype)) is None:
-        return np.ones(codes.size, np.bool_)
-    return np.array([rule.is_defined(part, code) for code in codes.tolist()])
+def _outcomes_at(rule: Rule, position: int, codes: Array) -> tuple[Array, bool]:
+    """Return the outcomes of inputs of a part, all NaNs as one, and whether it is known where there is none.
+
+    A rule without steps says only which is the first input that it is not defined for.
+    """
+    part = rule.parts[position]
+    stored = np.empty(codes.size, rule.plan.output_dtype)
+    fails = rule.convert(rule.array(part, codes), stored)
+    outcomes = rule.codes(stored)
+    if rule.gives_floats:
+        element = rule.plan.output_type.element
+        assert isinstance(element, FloatElement)
+        nan = np.isnan(stored.view(numpy_dtype(element)))
+        if nan.any():
+            outcomes[nan] = outcomes[nan][0]
+    if fails is None:
+        return outcomes, True
+    try:
+        pieces = None if part.steps is None else segments(part.steps, part.lowest, part.highest)
+    except TooManySegmentsError:
+        pieces = None
+    if pieces is None:
+        outcomes[fails:] = _NONE
+        return outcomes, False
+    of_piece = np.searchsorted(np.array([each.lowest for each in pieces]), codes, "right") - 1
+    outcomes[np.array([each.undefined for each in pieces])[of_piece]] = _NONE
+    return outcomes, True
 
 
 def _outcome_bits(rule: Rule) -> int:
@@ -203,21 +303,15 @@ def _outcome_bits(rule: Rule) -> int:
     return 8 * rule.plan.output_dtype.itemsize
 
 
-def _separated(
-    signatures: Sequence[tuple[bytes, ...]],
-    splits: Array,
-    inputs: Sequence[DecidingInput],
-    certain: Array,
-    others: tuple[int, ...],
-) -> Separation:
+def _separated(classes: _Classes, inputs: Sequence[DecidingInput], others: tuple[int, ...]) -> Separation:
     """Choose the fewest inputs and return them with the classes."""
-    members: dict[tuple[bytes, ...], list[int]] = {}
-    for place, signature in enumerate(signatures):
-        members.setdefault(signature, []).append(place)
-    classes = tuple(Class(tuple(each), len(each) == 1 or bool(certain[each].all())) for each in members.values())
-    outcomes = splits[[each[0] for each in members.values()]]
+    members = classes.members()
+    found = tuple(Class(tuple(each.tolist()), each.size == 1 or bool(classes.certain[each].all())) for each in members)
+    if not inputs:
+        return Separation(found, (), others)
+    outcomes = np.stack([each.outcomes for each in inputs], axis=1)[[int(each[0]) for each in members]]
     chosen = tuple(replace(inputs[each], outcomes=outcomes[:, each]) for each in fewest(outcomes))
-    return Separation(classes, chosen, others)
+    return Separation(found, chosen, others)
 
 
 def fewest(outcomes: Array) -> list[int]:

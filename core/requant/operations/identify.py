@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
+from functools import partial
 from math import inf, isfinite
 from time import thread_time
 from typing import Any
@@ -25,23 +26,26 @@ from requant.description import (
 )
 from requant.errors import ParameterError
 from requant.identification.candidates import Candidate, first_planned
+from requant.identification.derivations import Derivation
 from requant.identification.divergence import Divergence
 from requant.identification.identification import Consistent, Excluded, Identification, Unexplained, identify
 from requant.identification.outcomes import Mismatch
 from requant.identification.probes import Probe
-from requant.identification.scales import ScaleInterval
+from requant.identification.unknowns import Contradiction, Interval, ScaleInterval
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.operations.explain import STEPS
+from requant.operations.parameters import axis_option, sizes_option
 
 MAX_GROUPS = 64
 """So many groups of excluded and of undefined candidates are listed."""
 
 
-def _plan(call: OperationCall) -> PlannedWork:
+def _plan(operations: Mapping[str, Operation], call: OperationCall) -> PlannedWork:
     calls: Sequence[ArrayCall] = call.calls
     size = sum(array.nbytes for each in calls for array in each.arrays.values())
     suspects, seconds = call.options["suspects"], call.options["max_compute_seconds"]
+    axis, sizes = call.options["axis"], call.options["block_sizes"]
     if seconds is not None and not seconds > 0:
         raise ParameterError(f"{seconds} is no positive number of seconds", pointer="/max_compute_seconds")
     budget = min(call.limits.compute_seconds, inf if seconds is None else seconds)
@@ -49,7 +53,16 @@ def _plan(call: OperationCall) -> PlannedWork:
 
     def run(_: Mapping[str, Array]) -> Result:
         begun = thread_time()
-        return Result(report=_members(identify(calls, suspects, lambda: thread_time() - begun > budget)))
+        found = identify(
+            calls,
+            suspects,
+            lambda: thread_time() - begun > budget,
+            axis,
+            sizes,
+            operations if call.options["derivations"] is not False else None,
+            derive_known=call.options["derivations"] is True,
+        )
+        return Result(report=_members(found))
 
     return PlannedWork(
         operands={},
@@ -79,6 +92,8 @@ def _members(answer: Identification) -> dict[str, Any]:
     }
     if parameters := _parameters(answer):
         said["parameters"] = parameters
+    if found := _derivations(answer):
+        said["derivations"] = found
     if answer.unexplained is not None:
         said |= _unexplained(answer.unexplained)
     return said
@@ -105,14 +120,37 @@ def _parameters(answer: Identification) -> list[dict[str, Any]]:
     ]
 
 
-def _interval(consistent: int, call: int, interval: ScaleInterval) -> dict[str, Any]:
-    return {
-        "consistent": consistent,
-        "call": call,
-        "zero_point": interval.zero_point,
-        "lowest": repr(interval.lowest),
-        "highest": repr(interval.highest),
-    }
+def _interval(consistent: int, call: int, interval: Interval) -> dict[str, Any]:
+    said = {"consistent": consistent, "call": call, "channel": interval.channel}
+    if isinstance(interval, ScaleInterval):
+        said["zero_point"] = interval.zero_point
+    else:
+        said["shift"] = interval.shift
+    return {**said, "lowest": repr(interval.lowest), "highest": repr(interval.highest)}
+
+
+def _derivations(answer: Identification) -> list[dict[str, Any]]:
+    places: dict[tuple[int, Derivation], list[int]] = {}
+    for place, consistent in enumerate(answer.consistent):
+        for call, listed in consistent.derivations.items():
+            for each in listed:
+                places.setdefault((call, each), []).append(place)
+    found = []
+    for (call, derivation), consistent_places in places.items():
+        said = {"consistent": consistent_places, "call": call, **dict(derivation.options)}
+        if derivation.stored_as is not None:
+            said["stored_as"] = derivation.stored_as
+        found.append(said)
+    return found
+
+
+def _contradiction(call: int, found: Contradiction) -> dict[str, Any]:
+    said: dict[str, Any] = {"call": call, "channel": found.channel}
+    if found.zero_point is not None:
+        said["zero_point"] = found.zero_point
+    if found.shift is not None:
+        said["shift"] = found.shift
+    return {**said, "elements": list(found.elements)}
 
 
 def _text(value: Any) -> str:
@@ -159,9 +197,7 @@ def _excluded(found: Excluded) -> dict[str, Any]:
         said |= _divergence(found.divergence)
     if contradictions := found.contradictions:
         said["contradictions"] = [
-            {"call": index, "zero_point": each.zero_point, "elements": list(each.elements)}
-            for index, listed in contradictions.items()
-            for each in listed
+            _contradiction(index, each) for index, listed in contradictions.items() for each in listed
         ]
     return said
 
@@ -241,7 +277,9 @@ def _listed(name: str, title: str, about: str, description: str, *members: Membe
 
 
 _CALL = Member(name="call", description="The index of the call.", bits=32)
-_ZERO_POINT = Member(name="zero_point")
+_CHANNEL = Member(name="channel", description="The index of the scale, or of the multiplier.", bits=32)
+_ZERO_POINT = Member(name="zero_point", description="Where the scale is unknown.", optional=True)
+_SHIFT = Member(name="shift", description="Where the multiplier is unknown.", bits=32, optional=True)
 _REASON = Member(name="reason", kind=Kind.TEXT)
 
 
@@ -256,8 +294,8 @@ def _step_member(name: str, description: str) -> Member:
     )
 
 
-def _reply(candidate: tuple[Member, ...]) -> tuple[Member, ...]:
-    """Return the members of the reply. `candidate`: those of a candidate."""
+def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tuple[Member, ...]:
+    """Return the members of the reply. `candidate`: those of a candidate; `derivation`: those of a derivation."""
     candidates = _listed(
         "candidates",
         "Candidate",
@@ -325,11 +363,13 @@ def _reply(candidate: tuple[Member, ...]) -> tuple[Member, ...]:
             _listed(
                 "contradictions",
                 "ScaleContradiction",
-                "Why no scale fits.",
-                "For each zero point that is possible at all, where a type was !quant.any.",
+                "Why no scale or multiplier fits.",
+                "For each zero point, or shift, that is possible at all, or for one where none is.",
                 _CALL,
+                _CHANNEL,
                 _ZERO_POINT,
-                Member(name="elements", kind=Kind.INTEGERS, description="One element, or two that no scale fits."),
+                _SHIFT,
+                Member(name="elements", kind=Kind.INTEGERS, description="One element, or two that none fits together."),
                 optional=True,
             ),
         ),
@@ -345,14 +385,33 @@ def _reply(candidate: tuple[Member, ...]) -> tuple[Member, ...]:
         _listed("not_tried", "Candidate", "", "Those that were not reached in time.", *candidate),
         _listed(
             "parameters",
-            "ScaleInterval",
-            "All scales from the lowest to the highest give what was observed.",
-            "Where a type was !quant.any: the scales that fit, numbers of its expressed type.",
+            "ParameterInterval",
+            "All scales, or multipliers, from the lowest to the highest give what was observed.",
+            "Where a type was !quant.any: the scales that fit, numbers of its expressed type. Where plain integers "
+            "were requantized without multipliers: the multipliers that fit, in the convention of the scheme.",
             Member(name="consistent", description="The index of the group of `consistent`.", bits=32),
             _CALL,
+            _CHANNEL,
             _ZERO_POINT,
+            _SHIFT,
             Member(name="lowest", kind=Kind.TEXT),
             Member(name="highest", kind=Kind.TEXT),
+            optional=True,
+        ),
+        _listed(
+            "derivations",
+            "ParameterDerivation",
+            "Options of derive_from_tensor that give scales and zero points of a call of quantize.",
+            "What derives parameters that fit, or that are known, from the input that was quantized.",
+            Member(name="consistent", kind=Kind.INTEGERS, description="The indices of the groups of `consistent`."),
+            _CALL,
+            *derivation,
+            Member(
+                name="stored_as",
+                kind=Kind.TEXT,
+                description="The float type that the scales are rounded to before the expressed type.",
+                optional=True,
+            ),
             optional=True,
         ),
         Member(
@@ -409,7 +468,7 @@ def identify_operation(operations: Mapping[str, Operation]) -> Operation:
             CallsInput(
                 name="calls",
                 description="Calls, each without the options that are asked for. A type of !quant.any leaves scale and "
-                "zero point open.",
+                "zero point open; plain integers without multipliers leave those open.",
                 operations=operations,
                 observed=True,
             ),
@@ -422,6 +481,17 @@ def identify_operation(operations: Mapping[str, Operation]) -> Operation:
                 optional=True,
                 max_length=256,
             ),
+            axis_option("The dimension along which there are several unknown scales, or multipliers. Default: one."),
+            sizes_option(
+                "block_sizes", "The size of a block along each dimension, if each block has an unknown scale."
+            ),
+            Option(
+                name="derivations",
+                kind=Kind.BOOLEAN,
+                description="Whether to look for what derives the scales of calls of quantize from their inputs. "
+                "Default: only of unknown scales.",
+                optional=True,
+            ),
             Option(
                 name="max_compute_seconds",
                 kind=Kind.NUMBER,
@@ -430,10 +500,10 @@ def identify_operation(operations: Mapping[str, Operation]) -> Operation:
                 optional=True,
             ),
         ),
-        reply=_reply(_choices_of(operations)),
+        reply=_reply(_choices_of(operations), _choices_of({"": operations["derive_from_tensor"]})),
         reply_title="IdentifyReply",
         reply_description="The candidates that give the observed bits, and the others.",
-        plan=_plan,
+        plan=partial(_plan, operations),
         example={
             "calls": [
                 {

@@ -36,7 +36,8 @@ class Dump:
     none. `options`: those that a caller knows, such as `output_type`. `observed`: the outputs by name. `label`: the
     options that choose the arithmetic, such as `profile` and `scheme`, of which a caller has no idea. `answer`: the
     system, which can be asked anew with other tensors and everything else as it was, a conversion with tensors of the
-    same shape; None where there is nothing to vary.
+    same shape; None where there is nothing to vary. `limits`: the numbers that it takes as the operands of a product,
+    and what those of the second are multiples of, where not all.
     """
 
     operation: str
@@ -46,6 +47,7 @@ class Dump:
     observed: dict[str, Array]
     label: dict[str, str] = field(kw_only=True)
     answer: Answer | None = field(default=None, kw_only=True)
+    limits: tuple[tuple[int, int], tuple[int, int], int] | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{name} {list(each.shape)}" for name, each in self.arrays.items())

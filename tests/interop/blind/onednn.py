@@ -6,6 +6,7 @@ There sums of two products saturate, and i8 beside i8 are halved: weights have 7
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -100,6 +101,11 @@ def output_side(rng: np.random.Generator, storage: str, sums: Array, sides: tupl
     return per_tensor(storage, of, draws.zero_point(rng, storage))
 
 
+def limits(source: str) -> tuple[tuple[int, int], tuple[int, int], int]:
+    """Of the operands; weights beside i8 are even, so that also of a matmul no half is lost."""
+    return bounds(source), (-64, 63), 2 if source == "i8" else 1
+
+
 def matmul(library: Onednn, rng: np.random.Generator) -> Dump:
     source, target = (str(each) for each in rng.choice(["i8", "u8"], 2))
     rows, depth, columns = (1 + int(each) for each in np.exp2(rng.uniform(0, 6, 3)))
@@ -112,7 +118,8 @@ def matmul(library: Onednn, rng: np.random.Generator) -> Dump:
         operator = Operator("MatMul", ("lhs_real", "rhs_real"), "real", "f32", (len(a[1]), b[1].shape[1]))
         return by_onednn(library, operator, (a[0], b[0], output), a[1], b[1])
 
-    return matmul_dump((lhs, x), (rhs, w), output, product, label=LABEL)
+    found = matmul_dump((lhs, x), (rhs, w), output, product, label=LABEL)
+    return replace(found, limits=limits(source))
 
 
 def convolution(library: Onednn, rng: np.random.Generator) -> Dump:
@@ -143,7 +150,8 @@ def convolution(library: Onednn, rng: np.random.Generator) -> Dump:
         operator = Operator("Convolution", ("lhs_real", "rhs_real"), "real", "f32", shape, attributes)
         return by_onednn(library, operator, (a[0], b[0], output), a[1], b[1])
 
-    return conv2d_dump((lhs, x), (rhs, w), output, product, window=window, label=LABEL)
+    found = conv2d_dump((lhs, x), (rhs, w), output, product, window=window, label=LABEL)
+    return replace(found, limits=limits(source))
 
 
 def add(library: Onednn, rng: np.random.Generator) -> Dump:

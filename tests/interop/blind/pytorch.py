@@ -136,6 +136,9 @@ def _output(rng: np.random.Generator, sums: Array, lhs: Quantized, rhs: Quantize
     return side, name == "RELU"
 
 
+LIMITS = (0, 127), (-128, 127), 1
+
+
 def _activations(rng: np.random.Generator, *shape: int) -> Array:
     """Of 7 bits: FBGEMM's sums of pairs saturate with 8, where there is no VNNI."""
     return rng.integers(0, int(rng.choice([16, 128])), shape).astype(np.uint8)
@@ -151,7 +154,8 @@ def quantized_linear(rng: np.random.Generator) -> Dump:
     def product(a: Operand, b: Operand, _: Array | None) -> Array:
         return linear(a, (b[0], np.ascontiguousarray(b[1].T)), output, relu=relu)
 
-    return matmul_dump((lhs, x), (rhs, np.ascontiguousarray(w.T)), output, product, label=LABEL)
+    found = matmul_dump((lhs, x), (rhs, np.ascontiguousarray(w.T)), output, product, label=LABEL)
+    return replace(found, limits=LIMITS)
 
 
 def quantized_conv2d(rng: np.random.Generator) -> Dump:
@@ -174,7 +178,8 @@ def quantized_conv2d(rng: np.random.Generator) -> Dump:
     def product(a: Operand, b: Operand, _: Array | None) -> Array:
         return convolution(a, b, output, window, relu=relu)
 
-    return conv2d_dump((lhs, x), (rhs, w), output, product, window=window, label=LABEL)
+    found = conv2d_dump((lhs, x), (rhs, w), output, product, window=window, label=LABEL)
+    return replace(found, limits=LIMITS)
 
 
 def narrow(rng: np.random.Generator) -> Dump:

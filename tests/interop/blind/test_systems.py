@@ -1,4 +1,4 @@
-"""Dumps of the systems that share an environment: each label gives the bits of its dump."""
+"""Dumps of the systems that share an environment: each label gives the bits of its dump, and is identified."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import platform
 
 import pytest
 
+from tests.interop.blind.rounds import check_rounds
 from tests.interop.blind.systems import OTHERS, System, check_labels
 
 pytestmark = [
@@ -18,3 +19,8 @@ pytestmark = [
 @pytest.mark.parametrize("system", OTHERS, ids=str)
 def test_labels(system: System) -> None:
     check_labels(system)
+
+
+@pytest.mark.parametrize("system", OTHERS, ids=str)
+def test_identified(system: System) -> None:
+    check_rounds(system)

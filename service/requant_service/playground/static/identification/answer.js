@@ -3,29 +3,32 @@ import { stepCell } from "../comparison/reason.js";
 import { element } from "../dom.js";
 import { candidateLines, candidateTerms, letter } from "./candidates.js";
 
+const SHOWN = 10;
+
 export function summaryOf({ consistent, elements }) {
-  const all = `${elements} ${elements === 1 ? "element" : "elements"}`;
-  if (consistent.length === 0) return `No rule gives all ${all}`;
-  return consistent.length === 1 ? `One rule gives all ${all}` : `${consistent.length} rules give all ${all}`;
+  const count = consistent.length;
+  const rules = count === 0 ? "No rule" : count === 1 ? "One rule" : `${count} rules`;
+  // Where scales are looked for, nothing need have been compared.
+  if (elements === 0) return `${rules} ${count > 1 ? "fit" : "fits"}`;
+  return `${rules} ${count > 1 ? "give" : "gives"} all ${elements} ${elements === 1 ? "element" : "elements"}`;
 }
 
 /** The groups that give what was observed. */
 export function consistentGroups({ consistent, parameters = [] }, several) {
   if (consistent.length === 0) return null;
+  const groups = consistent.map(({ candidates, proven }, index) =>
+    element(
+      "li",
+      {},
+      element("h3", {}, element("span", { class: "letter" }, letter(index)), same(candidates, proven)),
+      element("dl", { class: "facts" }, candidateTerms(candidates), parameterTerms(parameters.filter((each) => each.consistent === index), several)),
+    ),
+  );
+  const rest = groups.slice(SHOWN);
   return [
     element("p", { class: "hint" }, "A fact about these data, not a likelihood: each of them gives every bit."),
-    element(
-      "ol",
-      { class: "rules", "aria-label": "Rules that give all elements" },
-      consistent.map(({ candidates, proven }, index) =>
-        element(
-          "li",
-          {},
-          element("h3", {}, element("span", { class: "letter" }, letter(index)), same(candidates, proven)),
-          element("dl", { class: "facts" }, candidateTerms(candidates), parameterTerms(parameters.filter((each) => each.consistent === index), several)),
-        ),
-      ),
-    ),
+    element("ol", { class: "rules", "aria-label": "Rules that give all elements" }, groups.slice(0, SHOWN)),
+    rest.length > 0 && element("details", { class: "more" }, element("summary", {}, `${rest.length} more`), element("ol", { class: "rules", "aria-label": "More rules that give all elements" }, rest)),
   ];
 }
 
@@ -57,26 +60,30 @@ export function unexplained({ patterns, synthesized }) {
     "section",
     { class: "card" },
     element("h2", {}, "Nothing known fits"),
-    patterns?.length > 0 && [element("p", {}, "The elements that differ from the nearest:"), element("ul", { class: "sentences" }, patterns.map((each) => element("li", {}, each)))],
+    patterns?.length > 0 && [element("p", {}, "The elements that differ from the nearest:"), element("ul", { class: "sentences" }, patterns.map((each) => element("li", {}, each.replaceAll("_", " "))))],
     synthesized && madeUp(synthesized),
   );
 }
 
 function madeUp({ formula = [], unexplained: left = [], tried }) {
   if (formula.length === 0) return element("p", {}, `None of ${tried} rules made of known parts gives what was observed.`);
+  const all = left.length === 0 ? "that gives what was observed" : `that gives all but ${left.length === 1 ? "one element" : `${left.length} elements`}`;
   return [
-    element("p", {}, "The simplest rule, made of parts of known ones, that gives what was observed:"),
-    element("pre", { class: "formula", tabindex: "0", "aria-label": "The rule's steps" }, element("code", {}, formula.join("\n"))),
-    left.length > 0 && element("p", { class: "note" }, `No rule explains ${left.length === 1 ? "element" : "elements"} ${left.join(", ")}.`),
-    element("p", { class: "hint" }, `${tried} rules tried.`),
+    element("p", {}, `Of ${tried} rules made of known parts, the simplest ${all}:`),
+    element("pre", { class: "made-up", tabindex: "0", "aria-label": "The rule's steps" }, element("code", {}, formula.join("\n"))),
+    left.length > 0 && element("p", { class: "note" }, `It does not give ${left.length === 1 ? "element" : "elements"} ${left.join(", ")}.`),
   ];
 }
 
-/** The candidates that give other bits, with the first element and the step at which they go another way. */
+/**
+ * The candidates that give other bits, with the first element and the step at which they go another way.
+ *
+ * On a phone each row is a card. A table with another display loses its semantics for screen readers unless it has roles.
+ */
 export function excludedTable({ excluded, excluded_count: count }, several) {
   if (count === 0) return null;
   const stepped = excluded.some(({ step, consistent_step: other }) => step || other);
-  const heads = ["Candidates", "Elements that differ", "First of them", ...(stepped ? ["It computes", "A computes"] : [])];
+  const heads = ["Candidates", "Why", ...(stepped ? STEPS : [])];
   return element(
     "section",
     { class: "card" },
@@ -86,29 +93,36 @@ export function excludedTable({ excluded, excluded_count: count }, several) {
       { class: "scroll", tabindex: "0", role: "region", "aria-label": "Excluded" },
       element(
         "table",
-        { class: "steps" },
-        element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head)))),
-        element("tbody", {}, excluded.map((each) => excludedRow(each, several, stepped))),
+        { class: "steps excluded", role: "table" },
+        element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, heads.map((head) => element("th", { role: "columnheader", scope: "col" }, head)))),
+        element("tbody", { role: "rowgroup" }, excluded.map((each) => excludedRow(each, several, stepped))),
       ),
     ),
     count > excluded.length && element("p", { class: "hint" }, `The ${excluded.length} with the fewest differences are shown.`),
   );
 }
 
+const STEPS = ["It computes", "A computes"];
+
 function excludedRow({ candidates, mismatches, first, step, consistent_step: other, contradictions = [] }, several, stepped) {
+  const cell = (title, ...content) => element("td", { role: "cell", "data-title": title }, content);
+  const steps = [step, other].map((each, index) => cell(STEPS[index], each ? stepCell(each) : element("span", { class: "none" }, "–")));
   return element(
     "tr",
-    {},
-    element("th", { scope: "row" }, candidateLines(candidates)),
-    element("td", {}, String(mismatches)),
-    element("td", {}, first && witness(first, several), contradictions.slice(0, 1).map((each) => contradiction(each, several))),
-    stepped && [step, other].map((each) => element("td", {}, each ? stepCell(each) : element("span", { class: "none" }, "–"))),
+    { role: "row" },
+    element("th", { role: "rowheader", scope: "row" }, candidateLines(candidates)),
+    cell("", first && witness(first, mismatches, several), contradictions.slice(0, 1).map((each) => contradiction(each, several))),
+    stepped && steps,
   );
 }
 
-function witness({ call, output, index, observed, computed }, several) {
+function witness({ call, output, index, observed, computed }, mismatches, several) {
   const where = [several && `call ${call + 1}`, output !== "output" && output, `element ${index}`].filter(Boolean).join(", ");
-  return [element("span", {}, where), element("span", {}, "observed ", element("b", {}, observed), ", computed ", element("b", {}, computed))];
+  return [
+    element("span", {}, mismatches === 1 ? "1 element differs:" : `${mismatches} elements differ, first:`),
+    element("span", {}, where),
+    element("span", {}, "observed ", element("b", {}, observed), ", computed ", element("b", {}, computed)),
+  ];
 }
 
 function contradiction({ call, zero_point: zero, elements }, several) {

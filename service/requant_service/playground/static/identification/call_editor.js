@@ -39,14 +39,15 @@ export class CallEditor {
 
   #draw() {
     const { arguments: parts, outputs } = OPERATIONS[this.#call.operation];
-    const optional = parts.filter((part) => part.optional);
+    const shown = parts.filter((part) => part.kind === "tensor" || !part.optional);
+    const optional = parts.filter((part) => !shown.includes(part));
     const filled = optional.some(({ name }) => this.#call.arguments[name]);
     fill(
       this.#fields,
-      parts.filter((part) => !part.optional).map((part) => this.#argument(part)),
+      shown.map((part) => this.#argument(part)),
       optional.length > 0 &&
         element("details", { class: "more", open: filled }, element("summary", {}, "Other arguments"), element("div", { class: "group" }, optional.map((part) => this.#argument(part)))),
-      element("fieldset", { class: "observed" }, element("legend", {}, "Observed"), outputs.map((name) => this.#output(name))),
+      element("fieldset", { class: "part" }, element("legend", {}, "Observed"), outputs.map((name) => this.#output(name))),
     );
     this.#showEntered();
   }
@@ -90,7 +91,7 @@ export class CallEditor {
   #tensor({ name, label, hint }) {
     const { arguments: given, files } = this.#call;
     const type = this.#text(`${name}.type`, "Type");
-    const shape = this.#text(`${name}.shape`, "Shape", undefined, { placeholder: "one dimension" });
+    const shape = this.#text(`${name}.shape`, "Shape", undefined, { placeholder: "flat" });
     const values = new ArrayField("Values", { text: given[name], file: files[name] }, (text, file) => {
       if (file) {
         this.#fit(type.querySelector("input"), file);
@@ -100,7 +101,7 @@ export class CallEditor {
       this.#keep(name, text, file);
       this.#set(name, text);
     });
-    return element("fieldset", {}, element("legend", {}, label), values.node, element("div", { class: "type-and-shape" }, type, shape), hint && element("p", { class: "hint" }, hint));
+    return element("fieldset", { class: "part" }, element("legend", {}, label), values.node, element("div", { class: "type-and-shape" }, type, shape), hint && element("p", { class: "hint" }, hint));
   }
 
   /** A file of floats says which floats an input has. */

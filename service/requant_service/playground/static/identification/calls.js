@@ -99,8 +99,13 @@ function tensorOf(name, call) {
 function observedOf(name, call) {
   const text = (call.observed[name] ?? "").trim();
   const file = call.files[`observed.${name}`];
-  if (file) return dataOf(file);
+  if (file) return { ...(name === "output" && { type: tensorText(file.shape, elementOf(file)) }), ...dataOf(file) };
   return text === "" ? undefined : readJsonNumbers(text, MAX_TYPED);
+}
+
+/** What a file holds need not be what the output is stored as: dumps have 8-bit numbers as int32, too. */
+function elementOf({ dtype }) {
+  return `${{ i: "i", u: "ui", f: "f" }[dtype[0]]}${8 * Number(dtype.slice(1))}`;
 }
 
 function dataOf(file, values) {
@@ -115,14 +120,33 @@ function base64(bytes) {
   return btoa(text);
 }
 
-/** The call that the inputs of `tried`, an entry of `try_next`, make of the one that they are for, with what was observed. */
-export function nextCall(call, tried, text, file) {
-  const next = { operation: call.operation, arguments: { ...call.arguments }, observed: {}, files: {} };
+/** The outputs of a call that were observed. */
+export function observedOutputs(call) {
+  return OPERATIONS[call.operation].outputs.filter((name) => call.observed[name]?.trim() || call.files[`observed.${name}`]);
+}
+
+// What is tried next has none of these: its windows are as large as its input.
+const OF_WINDOWS = ["strides", "dilations", "padding", "pads"];
+
+/**
+ * The call to try next that was made of a call, with what was observed.
+ * @param {Call} call
+ * @param {Object} tried an entry of `try_next`
+ * @param {Object<string, {text: string, file: Object}>} answers by output
+ * @returns {Call}
+ */
+export function nextCall(call, tried, answers) {
+  const given = { ...call.arguments };
+  for (const name of OF_WINDOWS) delete given[name];
+  if (given.output_type) given.output_type = tensorType(given.output_type).element;
   for (const { name, type, values } of tried.tensors) {
-    Object.assign(next.arguments, { [name]: values.join(" "), [`${name}.type`]: type, [`${name}.shape`]: "" });
+    given[name] = values.join(" ");
+    if (type) Object.assign(given, { [`${name}.type`]: type, [`${name}.shape`]: "" });
   }
-  const [output] = OPERATIONS[call.operation].outputs;
-  if (text === "" && file) next.files[`observed.${output}`] = file;
-  else next.observed[output] = text;
+  const next = { operation: call.operation, arguments: given, observed: {}, files: {} };
+  for (const [output, { text, file }] of Object.entries(answers)) {
+    if (file) next.files[`observed.${output}`] = file;
+    else next.observed[output] = text;
+  }
   return next;
 }

@@ -1,31 +1,28 @@
 /** Candidates in words. */
-import { breakable, element } from "../dom.js";
+import { element } from "../dom.js";
 
 /** A group of candidates that are consistent: A, B, C and so on. */
 export function letter(index) {
   return index < 26 ? String.fromCharCode(65 + index) : String(index + 1);
 }
 
-// A profile beside other options is one of several that give the same.
+/** The options of a candidate but the first, which the others are named beside, as a title; and the name there. */
 function nameOf(candidate) {
   const options = Object.entries(candidate);
-  if (options.length === 1) return { kind: options[0][0], name: String(options[0][1]) };
-  const { profile, ...others } = candidate;
-  const rest = Object.entries(others);
-  if (profile !== undefined && rest.length === 1 && "scheme" in others) return { kind: "scheme", name: others.scheme };
-  return { kind: "", name: options.map(([name, value]) => `${name} ${value}`).join(", ") };
+  const [[first, value], ...others] = options;
+  if (others.length === 0) return { title: first, name: String(value) };
+  return { title: `${value} with ${others.map(([name]) => name).join(", ")}`, name: others.map(([, each]) => String(each)).join(" + ") };
 }
 
-/** @returns {Array<[string, string[]]>} such as ["Profiles", ["litert", "tosa"]] */
+/** @returns {Array<[string, string[]]>} such as ["Profiles", ["litert", "tosa"]] and ["litert with scheme", ["gemmlowp"]] */
 function named(candidates) {
-  const kinds = new Map();
+  const names = new Map();
   for (const candidate of candidates) {
-    const { kind, name } = nameOf(candidate);
-    const title = kind ? `${kind[0].toUpperCase()}${kind.slice(1)}` : "Options";
-    if (!kinds.has(title)) kinds.set(title, []);
-    kinds.get(title).push(name);
+    const { title, name } = nameOf(candidate);
+    if (!names.has(title)) names.set(title, []);
+    names.get(title).push(name);
   }
-  return [...kinds].map(([title, names]) => [names.length > 1 && title !== "Options" ? `${title}s` : title, names]);
+  return [...names].map(([title, listed]) => [title.includes(" ") ? title : `${title[0].toUpperCase()}${title.slice(1)}${listed.length > 1 ? "s" : ""}`, listed]);
 }
 
 /** Terms and descriptions of the candidates of a group. */
@@ -38,6 +35,7 @@ export function candidateLines(candidates) {
   return named(candidates).map(([title, names]) => element("div", { class: "candidates" }, element("span", { class: "hint" }, `${title} `), names.map(listed)));
 }
 
+// Lines break between names, not within one or before a comma.
 function listed(name, index, names) {
-  return [element("code", {}, breakable(name)), index + 1 < names.length && ", "];
+  return [element("span", { class: "candidate" }, element("code", {}, name), index + 1 < names.length && ","), " "];
 }

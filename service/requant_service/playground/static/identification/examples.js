@@ -1,6 +1,6 @@
 /** Outputs worth asking about: a title, and what they change of the view's initial state. */
 
-/** tensorflow#25087, tensorflow#102943: 585 and 7984 are near ties, and -12 tells nothing. */
+/** Two accumulators near a tie, and one that is not. */
 const REQUANTIZED = {
   operation: "requantize",
   arguments: { input: "585 7984 -12", "input.type": "!quant.uniform<i32:f32, 0.001>", output_type: "!quant.uniform<i8:f32, 0.25:-1>" },
@@ -25,16 +25,16 @@ const CONVOLUTION = {
 
 const QUANTIZED = {
   operation: "quantize",
-  arguments: { input: "-1.2 -0.37 0.05 0.4 0.93 1.31 2.6", "input.type": "f32", output_type: "!quant.any<i8:f32>" },
-  observed: { output: "-43 -14 1 13 32 46 91" },
+  arguments: { input: "-1.2 -0.37 0.05 0.4 0.93 1.31 2.6 -0.105 0.735", "input.type": "f32", output_type: "!quant.any<i8:f32>" },
+  observed: { output: "-47 -19 -5 6 24 37 80 -11 18" },
 };
 
 const state = (call, others) => ({ calls: JSON.stringify([call]), ...others });
 
 export const EXAMPLES = [
   { title: "Three requantized accumulators", state: state(REQUANTIZED) },
-  { title: "A convolution that is off by one", state: state(CONVOLUTION, { suspects: "litert,litert_xnnpack,litert_single_rounding,tosa,onnx" }) },
-  { title: "Scale and zero point not known", state: state(QUANTIZED) },
+  { title: "A convolution that is off by one", state: state(CONVOLUTION, { suspects: "litert,litert_xnnpack,litert_single_rounding,tosa,cmsis_nn,xnnpack_rndnu" }) },
+  { title: "Scale and zero point not known", state: state(QUANTIZED, { suspects: "onnx,litert,litert_xnnpack,stablehlo,torch" }) },
   { title: "An element that no rule gives", state: state({ ...REQUANTIZED, observed: { output: "1 31 -2" } }) },
 ];
 

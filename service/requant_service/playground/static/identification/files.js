@@ -12,9 +12,9 @@ export const FORMS = [
   { title: "JSON", ending: "json", write: (tensor) => `${jsonText(tensor)}\n` },
 ];
 
-/** Whether a tensor can be written in a form: floats of other widths than C's are JSON only. */
+/** Whether a tensor can be written in a form: floats of other widths than C's, and numbers without a type, are JSON only. */
 export function canWrite({ ending }, { type }) {
-  return ending === "json" || stored(type) !== null;
+  return ending === "json" || (type !== undefined && stored(type) !== null);
 }
 
 export function download(name, content) {

@@ -28,6 +28,7 @@ class IdentifyView {
   #others = element("div", { class: "results" });
   #results;
   #asking = new AbortController();
+  #asked = []; // the calls that the answer is about
 
   constructor(root, state, context) {
     this.#state = state;
@@ -124,6 +125,7 @@ class IdentifyView {
       this.#results.setAttribute("aria-busy", "true");
       const reply = await this.#context.api.post("/v1/identify", body, { signal });
       if (signal.aborted) return;
+      this.#asked = [...this.#calls];
       this.#show(reply);
       this.#context.lastCall = { path: "/v1/identify", body };
     } catch (problem) {
@@ -152,7 +154,7 @@ class IdentifyView {
     this.#context.announce(summary);
     fill(this.#summary, summary);
     fill(this.#answer, reply.warnings.map((each) => element("p", { class: "note" }, `${each[0].toUpperCase()}${each.slice(1)}.`)), consistentGroups(reply, several));
-    fill(this.#others, tryNext(reply, several, (given) => this.#addAnswers(given)), unexplained(reply), excludedTable(reply, several), leftOut(reply));
+    fill(this.#others, tryNext(reply, this.#asked, (given) => this.#addAnswers(given)), unexplained(reply), excludedTable(reply, several), leftOut(reply));
   }
 
   /** A round: what the device gave for the inputs that were proposed. */
@@ -161,7 +163,7 @@ class IdentifyView {
       this.#fail(new Error("Enter what the device gave."));
       return;
     }
-    this.#setCalls([...this.#calls, ...given.map(({ tried, text, file }) => nextCall(this.#calls[tried.call], tried, text, file))]);
+    this.#setCalls([...this.#calls, ...given.map(({ tried, answers }) => nextCall(this.#asked[tried.call], tried, answers))]);
     this.ask();
   }
 

@@ -55,9 +55,26 @@ def probes_of(
     for call, channel in dict.fromkeys((each.call, each.channel) for each in inputs):
         values = np.array([each.value for each in inputs if (each.call, each.channel) == (call, channel)])
         probe = _probe(call, calls[call], channel, values, candidates)
+        if probe is None:
+            # Without the inputs that are undefined for one of the candidates: they are nothing to observe.
+            defined = [each for each in values if _is_defined(calls[call], channel, each, candidates)]
+            if 0 < len(defined) < len(values):
+                probe = _probe(call, calls[call], channel, np.array(defined, values.dtype), candidates)
         if probe is not None:
             probes.append(probe)
     return tuple(probes)
+
+
+def _is_defined(call: ArrayCall, channel: int, value: Any, candidates: Sequence[Candidate]) -> bool:
+    """Return whether all candidates give something for an input."""
+    made = _asked(call, channel, np.array([value]), 1, candidates)
+    if made is None:
+        return False
+    try:
+        outcomes_of(made[0], candidates, call.observed)
+    except RequantError:
+        return False
+    return True
 
 
 def _probe(index: int, call: ArrayCall, channel: int, values: Array, candidates: Sequence[Candidate]) -> Probe | None:
@@ -68,7 +85,10 @@ def _probe(index: int, call: ArrayCall, channel: int, values: Array, candidates:
         if made is None:
             break
         asked, places = made
-        outcomes = outcomes_of(asked, candidates, call.observed)
+        try:
+            outcomes = outcomes_of(asked, candidates, call.observed)
+        except RequantError:
+            continue
         classes = len({each[0][places].tobytes() for each in outcomes})
         if best is None or classes > best[0]:
             best = classes, Probe(index, channel, asked, outcomes)

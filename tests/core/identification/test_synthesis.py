@@ -185,3 +185,9 @@ def test_a_flipped_bit_stays_unexplained(seed: int) -> None:
     synthesis = answer.unexplained.synthesis
     assert synthesis is not None
     assert [each.index for each in synthesis.unexplained] == [index]
+
+
+def test_inputs_to_try_next_are_defined_for_all() -> None:
+    """Rules that are undefined beyond the bounds are consistent with others that saturate."""
+    _, call = _made_up(14)
+    assert identify([call]).probes

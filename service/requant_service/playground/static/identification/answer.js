@@ -5,6 +5,7 @@ import { candidateLines, candidateTerms, letter } from "./candidates.js";
 
 const SHOWN = 10;
 
+/** The answer in a few words. */
 export function summaryOf({ consistent, elements }) {
   const count = consistent.length;
   const rules = count === 0 ? "No rule" : count === 1 ? "One rule" : `${count} rules`;
@@ -54,25 +55,31 @@ function parameterText({ consistent: _, call, channel, lowest, highest, ...other
   return `${where && `${where}: `}${[scale, ...rest].filter(Boolean).join(", ")}`;
 }
 
-/** Where nothing fits: what the elements have in common that differ, and a rule that gives them. */
-export function unexplained({ patterns, synthesized }) {
-  if (!patterns && !synthesized) return null;
+/** Where nothing fits: what the elements have in common that differ, readings of the data that fit, and a rule made up. */
+export function unexplained({ patterns = [], readings = [], synthesized }, several) {
+  if (patterns.length === 0 && readings.length === 0 && !synthesized) return null;
   return element(
     "section",
     { class: "card" },
     element("h2", {}, "Nothing known fits"),
-    patterns?.length > 0 && [element("p", {}, "The elements that differ from the nearest:"), element("ul", { class: "sentences" }, patterns.map((each) => element("li", {}, each.replaceAll("_", " "))))],
-    synthesized && madeUp(synthesized),
+    patterns.length > 0 && [element("p", {}, "The elements that differ from the nearest:"), element("ul", { class: "sentences" }, patterns.map((each) => element("li", {}, each.replaceAll("_", " "))))],
+    readings.length > 0 && [
+      element("p", {}, "Read in another way, the data fit:"),
+      element("ul", { class: "sentences" }, readings.map(({ reading, candidates }) => element("li", {}, reading, candidateLines(candidates)))),
+    ],
+    synthesized && madeUp(synthesized, several),
   );
 }
 
-function madeUp({ formula = [], unexplained: left = [], tried }) {
+function madeUp({ formula = [], unexplained: left = [], unexplained_count: count = 0, tried }, several) {
   if (formula.length === 0) return element("p", {}, `None of ${tried} rules made of known parts gives what was observed.`);
-  const all = left.length === 0 ? "that gives what was observed" : `that gives all but ${left.length === 1 ? "one element" : `${left.length} elements`}`;
+  const all = count === 0 ? "that gives what was observed" : `that gives all but ${count === 1 ? "one element" : `${count} elements`}`;
   return [
     element("p", {}, `Of ${tried} rules made of known parts, the simplest ${all}:`),
     element("pre", { class: "made-up", tabindex: "0", "aria-label": "The rule's steps" }, element("code", {}, formula.join("\n"))),
-    left.length > 0 && element("p", { class: "note" }, `It does not give ${left.length === 1 ? "element" : "elements"} ${left.join(", ")}.`),
+    left.slice(0, SHOWN).map(({ call, index, observed, computed }) =>
+      element("p", { class: "note" }, `It does not give ${several ? `call ${call + 1}, ` : ""}element ${index}: observed ${observed}, computed ${computed}.`),
+    ),
   ];
 }
 

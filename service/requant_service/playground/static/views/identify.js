@@ -154,7 +154,7 @@ class IdentifyView {
     this.#context.announce(summary);
     fill(this.#summary, summary);
     fill(this.#answer, reply.warnings.map((each) => element("p", { class: "note" }, `${each[0].toUpperCase()}${each.slice(1)}.`)), consistentGroups(reply, several));
-    fill(this.#others, tryNext(reply, this.#asked, (given) => this.#addAnswers(given)), unexplained(reply), excludedTable(reply, several), leftOut(reply));
+    fill(this.#others, tryNext(reply, this.#asked, (given) => this.#addAnswers(given)), unexplained(reply, several), excludedTable(reply, several), leftOut(reply));
   }
 
   /** A round: what the device gave for the inputs that were proposed. */

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
 from hashlib import blake2b
 from typing import Any
 
@@ -31,18 +30,24 @@ _NAMES: Mapping[type, frozenset[str]] = {
 _PLAIN = frozenset({int, float, str, bool, type(None), np.dtype})
 
 
-@cache
+_parts_by_class: dict[type, tuple[str, ...] | None] = {}
+
+
 def _parts(kind: type) -> tuple[str, ...] | None:
     """Return the fields of a class that decide, None for what is no dataclass."""
-    if not is_dataclass(kind):
-        return None
-    skipped = {name for named, names in _NAMES.items() if issubclass(kind, named) for name in names}
-    return tuple(each.name for each in fields(kind) if each.compare and each.name not in skipped)
+    if kind not in _parts_by_class:
+        skipped = {name for named, names in _NAMES.items() if issubclass(kind, named) for name in names}
+        _parts_by_class[kind] = (
+            tuple(each.name for each in fields(kind) if each.compare and each.name not in skipped)
+            if is_dataclass(kind)
+            else None
+        )
+    return _parts_by_class[kind]
 
 
 def arithmetic_key(plan: Any) -> Hashable:
     """Return what is equal for plans of the same arithmetic. Plans with other keys may compute the same, too."""
-    kind: Hashable = type(plan)
+    kind: type[Any] = type(plan)
     if kind in _PLAIN or isinstance(plan, Type):
         plain: Hashable = plan
         return plain

@@ -8,7 +8,7 @@ z a zero point, f the factor of two scales, m and r a multiplier and a right shi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Protocol
 
@@ -103,6 +103,11 @@ class Stored:
     scales: Array | None = None
     weights: Array | None = None
     zero_points: Array | None = None
+    _factors: dict[Factor, Array] = field(default_factory=dict, compare=False, repr=False)
+
+    def arrays(self) -> dict[str, Array | None]:
+        """Return all that there is of each element, by its name."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "_factors"}
 
     @property
     def exact(self) -> Array:
@@ -117,6 +122,11 @@ class Stored:
 
     def factors(self, factor: Factor) -> Array:
         """Return the factor of each element, as f64."""
+        if factor not in self._factors:
+            self._factors[factor] = self._made(factor)
+        return self._factors[factor]
+
+    def _made(self, factor: Factor) -> Array:
         assert self.scales is not None
         columns = [self.scales, self.output_scales if self.weights is None else self.weights, self.output_scales]
         if all(each.size and (each == each[0]).all() for each in columns):
@@ -191,12 +201,25 @@ class Quotient:
         return [f"r = {self.reciprocal}(1 / s)", f"v = {precision}(x * r)", *self.end.formulas]
 
 
+def _text(factor: Factor, *, weighted: bool) -> str:
+    """Return how a factor is formed; without weights, what is left of it."""
+    if weighted:
+        return str(factor)
+    return {
+        Factor.F64_OF_F32: "f64(f32(input)) / f64(f32(output))",
+        Factor.F64_OF_F32_PRODUCT: "f64(f32(input)) / f64(f32(output))",
+        Factor.F64: "f64(input) / f64(output)",
+        Factor.F32: "f32(f32(input) / f32(output))",
+    }[factor]
+
+
 @dataclass(frozen=True, slots=True)
 class FloatFactor:
-    """Requantize by a float."""
+    """Requantize by a float. `weighted`: the factor has the scale of weights."""
 
     factor: Factor
     end: FloatRounding
+    weighted: bool
 
     def compute(self, stored: Stored) -> Array:
         """See `Scaling`."""
@@ -209,7 +232,11 @@ class FloatFactor:
     def formulas(self) -> list[str]:
         """See `Scaling`."""
         precision = self.end.precision
-        return [f"f = {precision}({self.factor})", f"v = {precision}((q - z_in) * f)", *self.end.formulas]
+        return [
+            f"f = {precision}({_text(self.factor, weighted=self.weighted)})",
+            f"v = {precision}((q - z_in) * f)",
+            *self.end.formulas,
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +244,7 @@ class FixedPoint:
     """Requantize by an integer of `bits` bits and a shift.
 
     The product is shifted once; or first by `bits`, rounded by `first`, and then by the rest. A `truncated` multiplier
-    is rounded down.
+    is rounded down. `weighted`: the factor has the scale of weights.
     """
 
     factor: Factor
@@ -225,6 +252,7 @@ class FixedPoint:
     truncated: bool
     first: Rounding | None
     last: Rounding
+    weighted: bool
 
     def compute(self, stored: Stored) -> Array:
         """See `Scaling`."""
@@ -247,7 +275,10 @@ class FixedPoint:
     def formulas(self) -> list[str]:
         """See `Scaling`."""
         rounded = "floor" if self.truncated else "RNA"
-        steps = [f"f = {self.factor}", f"m, r = {rounded}(f * 2^r), f * 2^r of {self.bits} bits"]
+        steps = [
+            f"f = {_text(self.factor, weighted=self.weighted)}",
+            f"m, r = {rounded}(f * 2^r), f * 2^r of {self.bits} bits",
+        ]
         if self.first is None:
             return [*steps, "p = (q - z_in) * m", f"y = {self.last}(p / 2^r)", "y = y + z"]
         return [
@@ -283,12 +314,12 @@ def quotients() -> list[Scaling]:
 _BITS = (31, 24, 16, 15, 8)
 
 
-def scalings(factors: Sequence[Factor]) -> list[Scaling]:
+def scalings(factors: Sequence[Factor], *, weighted: bool) -> list[Scaling]:
     """Return all ways to requantize by a factor formed in one of some ways, the simplest first."""
-    rules: list[Scaling] = [FloatFactor(factor, end) for factor in factors for end in float_ends()]
+    rules: list[Scaling] = [FloatFactor(factor, end, weighted) for factor in factors for end in float_ends()]
     for first in (None, *INTEGER_ROUNDINGS):
         rules += [
-            FixedPoint(factor, bits, truncated, first, last)
+            FixedPoint(factor, bits, truncated, first, last, weighted)
             for last in INTEGER_ROUNDINGS
             for bits in _BITS
             for truncated in (False, True)
@@ -333,15 +364,20 @@ class Bounding:
         return [*steps, f"result = y modulo {self.highest - self.lowest + 1}, {self.lowest} to {self.highest}"]
 
 
-def boundings(lowest: int, highest: int, observed: Array) -> list[Bounding]:
+def boundings(lowest: int, highest: int, observed: Array, offset: int) -> list[Bounding]:
     """Return all ways to bound, the simplest first: by the storage, without its lowest number, or by the least and the
-    largest observed one, as a fused activation does.
+    largest observed one, as a fused activation does. `offset`: by about how much all elements are off.
     """
-    ends = [(lowest, highest), (lowest + 1, highest), (int(observed.min()), int(observed.max()))]
+    ends = [(lowest, highest), (lowest + 1, highest)]
+    least, most = int(observed.min()), int(observed.max())
+    # A bound is one only where several elements meet it.
+    if np.count_nonzero(observed == least) > 1 or np.count_nonzero(observed == most) > 1:
+        ends.append((least, most))
     bounds = list(dict.fromkeys(ends))
     ways = [Bounding(*each) for each in bounds]
     ways.append(Bounding(lowest, highest, Overflow.WRAP))
-    return ways + [Bounding(*each, offset=offset) for offset in (1, -1) for each in bounds]
+    offsets = dict.fromkeys(each for each in (1, -1, offset, offset + 1, offset - 1) if each)
+    return ways + [Bounding(*each, offset=added) for added in offsets for each in bounds]
 
 
 def rule_formulas(scaling: Scaling, bounding: Bounding) -> list[str]:

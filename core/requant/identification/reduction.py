@@ -72,9 +72,10 @@ def joined(numbers: Sequence[Reduced]) -> Reduced:
     """Return the numbers of several calls of one kind, one behind the other."""
     if len(numbers) == 1:
         return numbers[0]
-    arrays = {name: [getattr(each.stored, name) for each in numbers] for name in Stored.__slots__}
+    arrays = [each.stored.arrays() for each in numbers]
     together: dict[str, Any] = {
-        name: None if each[0] is None else np.concatenate(each) for name, each in arrays.items()
+        name: None if first is None else np.concatenate([each[name] for each in arrays])
+        for name, first in arrays[0].items()
     }
     stored = Stored(**together)
     observed = np.concatenate([each.observed for each in numbers])
@@ -100,7 +101,7 @@ def reduced(call: ArrayCall) -> Reduced | None:
     shape = inputs.shape
     scales, zeros = _parameters(element, shape)
     stored = Stored(inputs.inputs, scales, zeros, inputs.scales, inputs.weights, inputs.zero_points)
-    ways = quotients() if inputs.scales is None else scalings(_factors(stored))
+    ways = quotients() if inputs.scales is None else scalings(_factors(stored), weighted=inputs.weights is not None)
     return Reduced(shape, stored, observed.astype(np.int64), (int(storage.minimum), int(storage.maximum)), ways)
 
 

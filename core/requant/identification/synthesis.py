@@ -18,11 +18,11 @@ from requant.identification.parts import Bounding, Scaling, Stored, boundings, r
 from requant.identification.reduction import Reduced, joined
 
 # Elements near a tie, near an integer, and spread over all, that rules are tried on first.
-_SAMPLE = 1024
+_SAMPLE = 256
 # Of the rules that are wrong for some elements, so many are computed for all.
 _FINALISTS = 8
 # More than that of all elements is no rule with exceptions, but the wrong rule.
-_EXCEPTIONS = 1 / 64
+_EXCEPTIONS = 1 / 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,7 @@ class Synthesis:
 
 def _taken(stored: Stored, places: Array) -> Stored:
     """Return some of the elements."""
-    arrays = {name: getattr(stored, name) for name in Stored.__slots__}
-    taken: dict[str, Any] = {name: None if each is None else each[places] for name, each in arrays.items()}
+    taken: dict[str, Any] = {name: None if each is None else each[places] for name, each in stored.arrays().items()}
     return Stored(**taken)
 
 
@@ -95,7 +94,7 @@ def _simplest(numbers: Reduced, is_late: Callable[[], bool]) -> tuple[Scaling | 
     stored, observed = numbers.stored, numbers.observed
     sampled = _sample(stored)
     few, few_observed = _taken(stored, sampled), observed[sampled]
-    ways = boundings(*numbers.bounds, observed)
+    ways = boundings(*numbers.bounds, observed, _offset(numbers))
     finalists: list[tuple[int, int, Scaling, Bounding]] = []
     tried = 0
     for order, scaling in enumerate(numbers.scalings):
@@ -124,6 +123,15 @@ def _simplest(numbers: Reduced, is_late: Callable[[], bool]) -> tuple[Scaling | 
         return None, None, exceptions[best][:0], tried
     _, _, scaling, bounding = finalists[best]
     return scaling, bounding, exceptions[best], tried
+
+
+def _offset(numbers: Reduced) -> int:
+    """Return by about how much all elements within the bounds are off."""
+    lowest, highest = numbers.bounds
+    with np.errstate(all="ignore"):
+        expected = numbers.exact + numbers.stored.output_zero_points
+    within = (numbers.observed > lowest) & (numbers.observed < highest) & np.isfinite(expected)
+    return int(np.rint(np.median((numbers.observed - expected)[within]))) if within.any() else 0
 
 
 def _unexplained(scaling: Scaling, bounding: Bounding, stored: Stored, observed: Array) -> Array:

@@ -69,17 +69,17 @@ class Rule:
             return (integer - lowest) % (highest - lowest + 1) + lowest
         return min(max(integer, lowest), highest)
 
-    def float(self, number: float) -> float:
+    def in_floats(self, number: float) -> float:
         return float(number) if self.f64 else float(np.float32(number))
 
     def end(self, value: float, zero_point: int) -> int:
         if self.zero_point_first:
-            return ROUNDINGS[self.rounding](Fraction(self.float(value + zero_point)))
+            return ROUNDINGS[self.rounding](Fraction(self.in_floats(value + zero_point)))
         return ROUNDINGS[self.rounding](Fraction(value)) + zero_point
 
     def requantized(self, sum_: int, factor: float, zero_point: int) -> int:
         if not self.bits:
-            return self.end(self.float(self.float(sum_) * self.float(factor)), zero_point)
+            return self.end(self.in_floats(self.in_floats(sum_) * self.in_floats(factor)), zero_point)
         exponent = 0
         exact = Fraction(factor)
         while exact >= 1 << self.bits:
@@ -96,8 +96,8 @@ class Rule:
 
     def quantized(self, real: float, scale: float, zero_point: int) -> int:
         if self.reciprocal:
-            return self.end(self.float(real * self.float(1 / self.float(scale))), zero_point)
-        return self.end(self.float(real / self.float(scale)), zero_point)
+            return self.end(self.in_floats(real * self.in_floats(1 / self.in_floats(scale))), zero_point)
+        return self.end(self.in_floats(real / self.in_floats(scale)), zero_point)
 
 
 def _drawn(rng: np.random.Generator, *, of_sums: bool) -> Rule:

@@ -642,8 +642,8 @@ def identify(
     calls: Sequence[Mapping[str, Any]],
     *,
     suspects: Sequence[str] | None = ...,
-    axis: int | None = ...,
-    block_sizes: Sequence[int] | None = ...,
+    unknown_axis: int | None = ...,
+    unknown_block_sizes: Sequence[int] | None = ...,
     derivations: bool | None = ...,
     max_compute_seconds: float | None = ...,
 ) -> dict[str, Any]:
@@ -654,8 +654,8 @@ def identify(
     calls: Calls, each without the options that are asked for. A type of !quant.any leaves scale and zero point open;
     plain integers without multipliers leave those open.
     suspects: Names of profiles, schemes, methods or formats; only these are tried. Default: all.
-    axis: The dimension along which there are several unknown scales, or multipliers. Default: one.
-    block_sizes: The size of a block along each dimension, if each block has an unknown scale.
+    unknown_axis: The dimension along which there are several unknown scales, or multipliers. Default: one.
+    unknown_block_sizes: The size of a block along each dimension, if each block has an unknown scale.
     derivations: Whether to look for what derives the scales of calls of quantize from their inputs. Default: only of
     unknown scales.
     max_compute_seconds: So many seconds of CPU are spent on trying candidates; `not_tried` lists those that are left.

@@ -59,15 +59,15 @@ def granularity_of(call: ArrayCall, axis: int | None, block_sizes: Sequence[int]
     shape = static_shape(call.types[_INPUT])
     if block_sizes is not None:
         if axis is not None:
-            raise ParameterError("axis and block_sizes exclude each other", pointer="/axis")
+            raise ParameterError("unknown_axis and unknown_block_sizes exclude each other", pointer="/unknown_axis")
         if len(block_sizes) != len(shape):
             detail = f"there are {len(block_sizes)} block_sizes for {len(shape)} dimensions"
-            raise ParameterError(detail, pointer="/block_sizes")
+            raise ParameterError(detail, pointer="/unknown_block_sizes")
         return PerBlock(shape, tuple(block_sizes))
     if axis is None:
         return PerTensor()
     if axis >= len(shape):
-        raise ParameterError(f"axis {axis} is none of {len(shape)} dimensions", pointer="/axis")
+        raise ParameterError(f"axis {axis} is none of {len(shape)} dimensions", pointer="/unknown_axis")
     return PerAxis(axis, shape[axis])
 
 

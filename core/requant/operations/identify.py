@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from functools import partial
 from math import inf, isfinite
 from time import thread_time
@@ -45,7 +45,7 @@ def _plan(operations: Mapping[str, Operation], call: OperationCall) -> PlannedWo
     calls: Sequence[ArrayCall] = call.calls
     size = sum(array.nbytes for each in calls for array in each.arrays.values())
     suspects, seconds = call.options["suspects"], call.options["max_compute_seconds"]
-    axis, sizes = call.options["axis"], call.options["block_sizes"]
+    axis, sizes = call.options["unknown_axis"], call.options["unknown_block_sizes"]
     if seconds is not None and not seconds > 0:
         raise ParameterError(f"{seconds} is no positive number of seconds", pointer="/max_compute_seconds")
     budget = min(call.limits.compute_seconds, inf if seconds is None else seconds)
@@ -481,9 +481,14 @@ def identify_operation(operations: Mapping[str, Operation]) -> Operation:
                 optional=True,
                 max_length=256,
             ),
-            axis_option("The dimension along which there are several unknown scales, or multipliers. Default: one."),
+            replace(
+                axis_option(
+                    "The dimension along which there are several unknown scales, or multipliers. Default: one."
+                ),
+                name="unknown_axis",
+            ),
             sizes_option(
-                "block_sizes", "The size of a block along each dimension, if each block has an unknown scale."
+                "unknown_block_sizes", "The size of a block along each dimension, if each block has an unknown scale."
             ),
             Option(
                 name="derivations",

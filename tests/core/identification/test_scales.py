@@ -275,7 +275,7 @@ def test_a_channel_that_nothing_fits_excludes_a_candidate() -> None:
                 "observed": {"output": np.array([[10, 20, 30], [10, 40, 30]], np.int8)},
             }
         ],
-        axis=0,
+        unknown_axis=0,
         suspects=["onnx"],
     )
     assert not reply["consistent"]
@@ -373,7 +373,7 @@ def test_derivations_are_found(derivation: dict[str, Any]) -> None:
         ],
         suspects=["stablehlo"],
         derivations=True,
-        axis=0 if isinstance(element, UniformPerAxisType) else None,
+        unknown_axis=0 if isinstance(element, UniformPerAxisType) else None,
     )
     own = {name: value for name, value in derivation.items() if name not in ("axis", "percentile")}
     own.setdefault("scheme", derived["scheme"])

@@ -645,6 +645,7 @@ def identify(
     unknown_axis: int | None = ...,
     unknown_block_sizes: Sequence[int] | None = ...,
     derivations: bool | None = ...,
+    files: Literal['npy', 'c_header', 'readmemh'] | None = ...,
     max_compute_seconds: float | None = ...,
 ) -> dict[str, Any]:
     """Find which rules give the observed outputs bit for bit, and which inputs tell those rules apart.
@@ -658,6 +659,8 @@ def identify(
     unknown_block_sizes: The size of a block along each dimension, if each block has an unknown scale.
     derivations: Whether to look for what derives the scales of calls of quantize from their inputs. Default: only of
     unknown scales.
+    files: Give each tensor of `try_next` as a file, too: .npy as base64, a C array, or words for $readmemh, the latter
+    with floats as their bits. One of npy, c_header, readmemh.
     max_compute_seconds: So many seconds of CPU are spent on trying candidates; `not_tried` lists those that are left.
     Default: no limit, or what a service has left of its own.
 

@@ -16,6 +16,7 @@ from requant.convert.explain.explanation import Step
 from requant.description import (
     Array,
     CallsInput,
+    Choices,
     Kind,
     Member,
     Operation,
@@ -28,6 +29,7 @@ from requant.errors import ParameterError
 from requant.identification.candidates import Candidate, first_planned
 from requant.identification.derivations import Derivation
 from requant.identification.divergence import Divergence
+from requant.identification.files import FileFormat, tensor_file
 from requant.identification.identification import Consistent, Excluded, Identification, Unexplained, identify
 from requant.identification.outcomes import Mismatch
 from requant.identification.probes import Probe
@@ -62,7 +64,7 @@ def _plan(operations: Mapping[str, Operation], call: OperationCall) -> PlannedWo
             operations if call.options["derivations"] is not False else None,
             derive_known=call.options["derivations"] is True,
         )
-        return Result(report=_members(found))
+        return Result(report=_members(found, call.options["files"]))
 
     return PlannedWork(
         operands={},
@@ -76,11 +78,11 @@ def _plan(operations: Mapping[str, Operation], call: OperationCall) -> PlannedWo
     )
 
 
-def _members(answer: Identification) -> dict[str, Any]:
+def _members(answer: Identification, files: FileFormat | None) -> dict[str, Any]:
     said: dict[str, Any] = {
         "elements": answer.elements,
         "consistent": [_consistent(each) for each in answer.consistent],
-        "try_next": [_probe(each) for each in answer.probes],
+        "try_next": [_probe(each, files) for each in answer.probes],
         "excluded": [_excluded(each) for each in answer.excluded[:MAX_GROUPS]],
         "excluded_count": len(answer.excluded),
         "undefined": [
@@ -159,12 +161,15 @@ def _text(value: Any) -> str:
     return repr(number) if isinstance(number, float) else str(number)
 
 
-def _probe(probe: Probe) -> dict[str, Any]:
+def _probe(probe: Probe, files: FileFormat | None) -> dict[str, Any]:
     asked = probe.asked
     tensors: list[dict[str, Any]] = [
         {"name": name, "type": print_type(_type_of(asked, name)), "values": _elements(each)}
         for name, each in asked.arrays.items()
     ]
+    if files is not None:
+        for tensor, (name, each) in zip(tensors, asked.arrays.items(), strict=True):
+            tensor["file"] = tensor_file(name, _type_of(asked, name), each, files)
     tensors += [{"name": name, "values": _elements(each)} for name, each in asked.numbers.items()]
     outcomes = [[value for output in each for value in _elements(output)] for each in probe.outcomes]
     return {"call": probe.call, "channel": probe.channel, "tensors": tensors, "outcomes": outcomes}
@@ -244,7 +249,7 @@ def _unexplained(found: Unexplained) -> dict[str, Any]:
 def _warnings(answer: Identification) -> Iterator[str]:
     classes = len(answer.consistent)
     if classes > 1 and answer.probes:
-        yield f"the data do not decide between {classes} rules; try_next has inputs that do"
+        yield f"the data do not decide between {classes} rules: no element is where any two of them differ; try_next has inputs where they do"
     elif classes > 1:
         yield f"the data do not decide between {classes} rules"
     if answer.not_tried:
@@ -343,6 +348,7 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
                 Member(name="name", kind=Kind.TEXT),
                 Member(name="type", kind=Kind.TYPE, optional=True),
                 Member(name="values", kind=Kind.ELEMENTS),
+                Member(name="file", kind=Kind.TEXT, optional=True, description="The same as a file, if `files` asks."),
             ),
             Member(
                 name="outcomes",
@@ -496,6 +502,13 @@ def identify_operation(operations: Mapping[str, Operation]) -> Operation:
                 description="Whether to look for what derives the scales of calls of quantize from their inputs. "
                 "Default: only of unknown scales.",
                 optional=True,
+            ),
+            Option(
+                name="files",
+                description="Give each tensor of `try_next` as a file, too: .npy as base64, a C array, or words for "
+                "$readmemh, the latter with floats as their bits.",
+                optional=True,
+                choices=Choices.of(FileFormat),
             ),
             Option(
                 name="max_compute_seconds",

@@ -171,22 +171,22 @@ def c_header(vectors: Vectors, title: str, about: Sequence[str]) -> str:
         lines += [f"#define {_identifier(name, column).upper()} {_literal(column, 0)}" for column in table.parameters]
     reasons = [", ".join(each.why) for each in vectors.sets]
     for column in table.parameters:
-        lines += _array(name, column, f"{name.upper()}_PARAMETER_SETS", reasons)
+        lines += c_array(name, column, f"{name.upper()}_PARAMETER_SETS", reasons)
     places = Column("parameter_set", Kind.UNSIGNED, 16, table.places, "ui16")
-    lines += ["", "/* The set of parameters of each vector. */", *_array(name, places, f"{name.upper()}_COUNT", ())]
+    lines += ["", "/* The set of parameters of each vector. */", *c_array(name, places, f"{name.upper()}_COUNT", ())]
     why = [", ".join(each.why) for each in vectors.vectors]
     if table.input.kind is Kind.FLOAT:
         why = [f"{each.explanation.input}; {reason}" for each, reason in zip(vectors.vectors, why, strict=True)]
     steps = [stages_text(each.explanation) for each in vectors.vectors]
-    lines += _array(name, table.input, f"{name.upper()}_COUNT", why)
-    lines += _array(name, table.expected, f"{name.upper()}_COUNT", steps)
+    lines += c_array(name, table.input, f"{name.upper()}_COUNT", why)
+    lines += c_array(name, table.expected, f"{name.upper()}_COUNT", steps)
     if table.stages:
         lines += [
             "",
             "/* The results of the steps; 0 where a vector has no such step, or its result is not an int64. */",
         ]
     for column in table.stages:
-        lines += _array(name, column, f"{name.upper()}_COUNT", ())
+        lines += c_array(name, column, f"{name.upper()}_COUNT", ())
     return "\n".join([*lines, "", "#endif", ""])
 
 
@@ -208,7 +208,8 @@ def _identifier(name: str, column: Column) -> str:
     return f"{name}_{re.sub(r'[^A-Za-z0-9_]', '_', column.name)}"
 
 
-def _array(name: str, column: Column, count: str, comments: Sequence[str]) -> Iterator[str]:
+def c_array(name: str, column: Column, count: str, comments: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of an array in C."""
     sign = "int" if column.kind is Kind.SIGNED else "uint"
     yield ""
     if column.kind is Kind.FLOAT:
@@ -254,6 +255,12 @@ def readmemh(vectors: Vectors, title: str, about: Sequence[str]) -> str:
         why, stages = ", ".join(vector.why), stages_text(vector.explanation)
         text.append(f"{word:0{digits}x} // {index}: {vector.explanation.input}; {why}; {stages}")
     return "\n".join([*text, ""])
+
+
+def hexadecimal_words(column: Column) -> Iterator[str]:
+    """Yield each number of a column as a word of its width."""
+    digits = (column.width + 3) // 4
+    yield from (f"{each & ((1 << column.width) - 1):0{digits}x}" for each in column.numbers)
 
 
 def _layout(fields: Sequence[Column], width: int) -> Iterator[str]:

@@ -300,6 +300,8 @@ def read_option(option: Option, value: Any) -> Any:
         known = {str(each): each for each in option.choices.enumeration}
         if option.kind is Kind.TEXTS:
             return tuple(entry_named(known, each, option.name) for each in value)
+        if not isinstance(value, str):
+            raise ParameterError(f"{option.name} is a {type(value).__name__}; expected one of {', '.join(known)}")
         return entry_named(known, value, option.name)
     if option.kind in (Kind.INTEGERS, Kind.NUMBERS):
         listed = value if isinstance(value, list | tuple) else np.atleast_1d(np.asarray(value)).tolist()

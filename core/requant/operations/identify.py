@@ -249,7 +249,8 @@ def _unexplained(found: Unexplained) -> dict[str, Any]:
 def _warnings(answer: Identification) -> Iterator[str]:
     classes = len(answer.consistent)
     if classes > 1 and answer.probes:
-        yield f"the data do not decide between {classes} rules: no element is where any two of them differ; try_next has inputs where they do"
+        decided = f"the data do not decide between {classes} rules: no element is where any two of them differ"
+        yield f"{decided}; try_next has inputs where they do"
     elif classes > 1:
         yield f"the data do not decide between {classes} rules"
     if answer.not_tried:

@@ -52,7 +52,7 @@ def compare_on_trials(
         return _pairs(index, call, candidates, rng)
     table: list[list[int]] = []
     tried: list[Probe] = []
-    for trial in _drawn(call, rng):
+    for trial in _drawn(call, options_for(candidates[0], call), rng):
         check_cancelled()
         if is_late():
             break
@@ -77,10 +77,10 @@ def _text(outputs: Iterable[Array]) -> bytes:
     return b"".join(repr(each.tolist()).encode() if each.dtype == object else each.tobytes() for each in outputs)
 
 
-def _drawn(call: ArrayCall, rng: np.random.Generator) -> Iterator[ArrayCall]:
-    """Yield calls with other data, of few elements where the operation takes them."""
+def _drawn(call: ArrayCall, options: Mapping[str, Any], rng: np.random.Generator) -> Iterator[ArrayCall]:
+    """Yield calls with other data, of few elements where the operation takes them with these options."""
     small = {name: TensorType(_short(each), each.element) for name, each in call.types.items()}
-    takes = _planned({}, replace(call, types=small))
+    takes = _planned(options, replace(call, types=small))
     types = small if takes else call.types
     for number in range(_TRIALS):
         arrays = {

@@ -39,8 +39,9 @@ _MAX_PROVEN, _MAX_OUTCOME_BITS = 64, 16
 # Parts of so many inputs are compared as a whole. Of others rules are compared at as many inputs as `_SPREAD` besides
 # the steps of staircases: of rules without a proof, at no others of their own.
 _WHOLE, _SPREAD = 1 << 16, 1 << 12
-# As an outcome: there is none.
+# As outcomes: there is none; and any NaN.
 _NONE = np.iinfo(np.int64).min
+_NAN = _NONE + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +284,7 @@ def _outcomes_at(rule: Rule, position: int, codes: Array) -> tuple[Array, bool]:
         assert isinstance(element, FloatElement)
         nan = np.isnan(stored.view(numpy_dtype(element)))
         if nan.any():
-            outcomes[nan] = outcomes[nan][0]
+            outcomes[nan] = _NAN
     if fails is None:
         return outcomes, True
     try:

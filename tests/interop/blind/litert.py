@@ -183,6 +183,7 @@ def convolution(rng: np.random.Generator, resolver: Any) -> Dump:
 
     def product(lhs: Numbers, rhs: Numbers, added: Array | None) -> Array:
         shape = conv2d_integers(lhs[1].astype(np.int16), rhs[1], int(x_side.zero_points[0]), 0, window=window).shape
+        assert added is not None
         model = litert_operators.convolution(
             (lhs[0], lhs[1].shape), rhs, (y_side, shape), added, window, multiplier=multiplier, activation=activation
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from requant.formats.elements import IntegerElement
 from requant.integer.conv2d import Layout, Padding, Window
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType, UniformPerAxisType, UniformType
@@ -33,6 +34,7 @@ def side_of(type_: str) -> Quantized:
     assert isinstance(element, UniformType | UniformPerAxisType)
     axis = element.axis if isinstance(element, UniformPerAxisType) else 0
     storage = element.storage
+    assert isinstance(storage.element, IntegerElement)
     name = f"{'i' if storage.signed else 'u'}{storage.element.width}"
     return Quantized(name, np.array(element.scales, np.float32), np.array(element.zero_points), axis)
 
@@ -44,8 +46,8 @@ def _dump(
     first, second = operands
 
     def answer(arrays: Arrays, types: Types) -> dict[str, Array]:
-        sides = ((side_of(types[name]), arrays[name]) for name in (first, second))
-        return {"output": run(*sides, arrays.get("bias"))}
+        lhs, rhs = ((side_of(types[name]), arrays[name]) for name in (first, second))
+        return {"output": run(lhs, rhs, arrays.get("bias"))}
 
     arrays = {name: numbers for name, (_, numbers) in operands.items()}
     types = {name: text(each) for name, each in operands.items()}

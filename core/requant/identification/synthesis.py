@@ -37,14 +37,20 @@ class UnexplainedElement:
 
 @dataclass(frozen=True, slots=True)
 class Synthesis:
-    """The rule as formulas, the elements that it does not explain, and how many rules were tried.
+    """A rule, the elements that it does not explain, and how many rules were tried.
 
-    Without a rule that explains nearly all elements, there are no formulas.
+    `scaling` and `bounding` are None if no rule explains nearly all elements.
     """
 
-    formulas: tuple[str, ...]
+    scaling: Scaling | None
+    bounding: Bounding | None
     unexplained: tuple[UnexplainedElement, ...]
     tried: int
+
+    @property
+    def formulas(self) -> list[str]:
+        """The steps of the rule; none without one."""
+        return [] if self.scaling is None or self.bounding is None else rule_formulas(self.scaling, self.bounding)
 
 
 def _taken(stored: Stored, places: Array) -> Stored:
@@ -75,18 +81,18 @@ def synthesize(calls: Sequence[Reduced | None], is_late: Callable[[], bool] = la
         return None
     whole = joined(numbers)
     if not whole.observed.size:
-        return Synthesis((), (), 0)
+        return Synthesis(None, None, (), 0)
     sizes = np.cumsum([0, *(each.observed.size for each in numbers)])
     scaling, bounding, places, tried = _simplest(whole, is_late)
     if scaling is None or bounding is None:
-        return Synthesis((), (), tried)
+        return Synthesis(None, None, (), tried)
     computed = bounding.compute(scaling.compute(whole.stored))
     of_call = np.searchsorted(sizes, places, side="right") - 1
     elements = tuple(
         UnexplainedElement(int(call), int(place - sizes[call]), int(whole.observed[place]), int(computed[place]))
         for call, place in zip(of_call, places, strict=True)
     )
-    return Synthesis(tuple(rule_formulas(scaling, bounding)), elements, tried)
+    return Synthesis(scaling, bounding, elements, tried)
 
 
 def _simplest(numbers: Reduced, is_late: Callable[[], bool]) -> tuple[Scaling | None, Bounding | None, Array, int]:

@@ -238,7 +238,7 @@ def _unexplained(found: Unexplained) -> dict[str, Any]:
         ]
     if found.synthesis is not None:
         said["synthesized"] = {
-            "formula": list(found.synthesis.formulas),
+            "formula": found.synthesis.formulas,
             "unexplained": [asdict(each) for each in found.synthesis.unexplained[:MAX_GROUPS]],
             "unexplained_count": len(found.synthesis.unexplained),
             "tried": found.synthesis.tried,

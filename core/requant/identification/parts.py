@@ -374,10 +374,12 @@ def boundings(lowest: int, highest: int, observed: Array, offset: int) -> list[B
     if np.count_nonzero(observed == least) > 1 or np.count_nonzero(observed == most) > 1:
         ends.append((least, most))
     bounds = list(dict.fromkeys(ends))
-    ways = [Bounding(*each) for each in bounds]
-    ways.append(Bounding(lowest, highest, Overflow.WRAP))
-    offsets = dict.fromkeys(each for each in (1, -1, offset, offset + 1, offset - 1) if each)
-    return ways + [Bounding(*each, offset=added) for added in offsets for each in bounds]
+    offsets = dict.fromkeys((0, 1, -1, offset, offset + 1, offset - 1))
+    ways: list[Bounding] = []
+    for added in offsets:
+        ways += [Bounding(*each, offset=added) for each in bounds]
+        ways.append(Bounding(lowest, highest, Overflow.WRAP, offset=added))
+    return ways
 
 
 def rule_formulas(scaling: Scaling, bounding: Bounding) -> list[str]:

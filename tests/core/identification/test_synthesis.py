@@ -241,11 +241,3 @@ def test_a_flipped_bit_stays_unexplained(seed: int) -> None:
     synthesis = answer.unexplained.synthesis
     assert synthesis is not None
     assert [each.index for each in synthesis.unexplained] == [index]
-
-
-def test_inputs_to_try_next_are_defined_for_all() -> None:
-    """Rules that are undefined beyond the bounds are consistent with others that saturate."""
-    case = Case("requantize", Rule("away", 31, "up"), 0.5, 3, 0.01, has_bias=False)
-    answer = identify([case.call(14)])
-    assert len(answer.consistent) > 1
-    assert answer.probes

@@ -30,6 +30,7 @@ OPERATION_IDS = {
     "getScheme", "deriveFromTensor", "translateType", "matmul", "conv2d", "add", "lower", "evaluate", "identify",
     "oipGetServer", "oipGetLive", "oipGetReady", "oipListModels", "oipIndexModels",
     "startCheckpointJob", "getCheckpointJob", "cancelCheckpointJob",
+    "equivalence", "startEquivalenceJob", "getEquivalenceJob", "cancelEquivalenceJob",
     "oipListSharedMemory", "oipGetSharedMemory", "oipRegisterSharedMemory", "oipUnregisterSharedMemory",
     "oipUnregisterAllSharedMemory", "oipListCudaSharedMemory", "oipUnregisterAllCudaSharedMemory",
     "oipGetModel", "oipGetModelVersion", "oipGetModelReady", "oipGetModelVersionReady", "oipInfer", "oipInferVersion",
@@ -77,7 +78,8 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
 
 def test_one_media_type_per_request_and_reply(document: dict[str, Any]) -> None:
     for operation in operations(document):
-        media_types = sorted(operation["responses"]["200"]["content"])
+        done = next(each for each in ("200", "202") if each in operation["responses"])
+        media_types = sorted(operation["responses"][done]["content"])
         # Vectors are a file where the body asks for one. Generated clients take the first.
         files = ["application/octet-stream", "text/plain", "text/x-c"] if operation["operationId"] == "vectors" else []
         assert media_types[1:] == files
@@ -90,8 +92,9 @@ def test_problems_are_documented(document: dict[str, Any]) -> None:
         if "requestBody" in operation:
             beside = {"404"} if operation["operationId"].startswith("oipInfer") else set()
             beside |= {"202", "409"} if operation["operationId"] == "startCheckpointJob" else set()
+            done = "202" if operation["operationId"] == "startEquivalenceJob" else "200"
             assert set(operation["responses"]) == {
-                *("200", "400", "401", "403", "413", "415", "421", "422", "503", "504"),
+                *(done, "400", "401", "403", "413", "415", "421", "422", "503", "504"),
                 *beside,
             }
             assert "Retry-After" in response(document, operation, "503")["headers"]
@@ -180,6 +183,7 @@ def test_requests_are_closed_and_replies_are_open(document: dict[str, Any]) -> N
     closed |= {"InferenceRequest", "InferenceInput", "InferenceRequestedOutput", "TensorParametersRequest"}
     closed |= {"SharedMemoryRegistration", "CheckpointRequest", "VectorsRequest"}
     closed |= {"LowerRequest", "EvaluateRequest", "TranslateRequest", "IdentifyRequest", "ObservedCall"}
+    closed |= {"EquivalenceRequest", "EquivalenceRule"}
     closed |= {f"{system}Parameters" for system in ("Onnx", "Onednn", "Litert", "Torch", "Tosa")}
     closed |= {
         f"{class_name(each)}{part}" for each in OPERATORS.values() for part in ("Request", "Inputs", "Attributes")

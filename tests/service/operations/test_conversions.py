@@ -143,7 +143,7 @@ def test_every_default_may_be_sent(client: httpx.Client) -> None:
         defaults = {name: field.default for name, field in fields.items() if field.default and not field.is_required()}
         named = path.replace("{model}", "quantize").replace("{version}", "1")
         reply = client.post(named, json=defaults | media["example"])
-        assert reply.status_code == 200, (path, reply.text)
+        assert reply.status_code == (202 if path.endswith("/jobs") else 200), (path, reply.text)
 
 
 def drawn(storage: str, count: int) -> NDArray[Any]:

@@ -35,7 +35,8 @@ _ELEMENTS_OF_A_TAIL = 128
 @dataclass(frozen=True, slots=True)
 class Probe:
     """A call to try next. `call`: the index of the one that it was made from; `channel`: that of the parameters which
-    decide. `outcomes`: of each class of candidates what is observed of that one, flat, as it is stored.
+    decide. `outcomes`: of each class of candidates what is observed of that one, flat, as it is stored; none if it
+    refuses the call.
     """
 
     call: int
@@ -47,34 +48,21 @@ class Probe:
 def probes_of(
     calls: Sequence[ArrayCall], candidates: Sequence[Candidate], inputs: Sequence[DecidingInput]
 ) -> tuple[Probe, ...]:
-    """Return calls with all `inputs`, one for each call and channel. `candidates`: one of each class.
+    """Return calls with all `inputs`, one for each call and channel, and one for each input that a candidate refuses.
+    `candidates`: one of each class.
 
     Inputs that no small tensors have are left out: sums of more than 4096 products, and those of types without them.
     """
     probes = []
     for call, channel in dict.fromkeys((each.call, each.channel) for each in inputs):
-        values = np.array([each.value for each in inputs if (each.call, each.channel) == (call, channel)])
-        probe = _probe(call, calls[call], channel, values, candidates)
-        if probe is None:
-            # Without the inputs that are undefined for one of the candidates: they are nothing to observe.
-            defined = [each for each in values if _is_defined(calls[call], channel, each, candidates)]
-            if 0 < len(defined) < len(values):
-                probe = _probe(call, calls[call], channel, np.array(defined, values.dtype), candidates)
-        if probe is not None:
-            probes.append(probe)
+        here = [each for each in inputs if (each.call, each.channel) == (call, channel)]
+        taken = [each.value for each in here if each.is_defined]
+        refused = [each.value for each in here if not each.is_defined]
+        for values in ([taken] if taken else []) + [[each] for each in refused]:
+            probe = _probe(call, calls[call], channel, np.array(values, here[0].value.dtype), candidates)
+            if probe is not None:
+                probes.append(probe)
     return tuple(probes)
-
-
-def _is_defined(call: ArrayCall, channel: int, value: Any, candidates: Sequence[Candidate]) -> bool:
-    """Return whether all candidates give something for an input."""
-    made = _asked(call, channel, np.array([value]), 1, candidates)
-    if made is None:
-        return False
-    try:
-        outcomes_of(made[0], candidates, call.observed)
-    except RequantError:
-        return False
-    return True
 
 
 def _probe(index: int, call: ArrayCall, channel: int, values: Array, candidates: Sequence[Candidate]) -> Probe | None:
@@ -85,11 +73,8 @@ def _probe(index: int, call: ArrayCall, channel: int, values: Array, candidates:
         if made is None:
             break
         asked, places = made
-        try:
-            outcomes = outcomes_of(asked, candidates, call.observed)
-        except RequantError:
-            continue
-        classes = len({each[0][places].tobytes() for each in outcomes})
+        outcomes = outcomes_of(asked, candidates, call.observed)
+        classes = len({each[0][places].tobytes() if each else b"" for each in outcomes})
         if best is None or classes > best[0]:
             best = classes, Probe(index, channel, asked, outcomes)
     return None if best is None or best[0] == 1 else best[1]
@@ -98,10 +83,17 @@ def _probe(index: int, call: ArrayCall, channel: int, values: Array, candidates:
 def outcomes_of(
     asked: ArrayCall, candidates: Sequence[Candidate], outputs: Iterable[str]
 ) -> tuple[tuple[Array, ...], ...]:
-    """Return what each candidate gives for a call, of these outputs. Raise what any of them raises."""
+    """Return what each candidate gives for a call, of these outputs; nothing if it refuses the call."""
     names = tuple(outputs)
-    results = (asked.result(asked.planned(options_for(each, asked))) for each in candidates)
-    return tuple(computed_outputs(result, names) for result in results)
+    found: list[tuple[Array, ...]] = []
+    for candidate in candidates:
+        try:
+            result = asked.result(asked.planned(options_for(candidate, asked)))
+        except RequantError:
+            found.append(())
+        else:
+            found.append(computed_outputs(result, names))
+    return tuple(found)
 
 
 def _asked(

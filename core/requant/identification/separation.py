@@ -55,6 +55,11 @@ class DecidingInput:
     value: Array
     outcomes: Array
 
+    @property
+    def is_defined(self) -> bool:
+        """Whether no class refuses it."""
+        return not (self.outcomes == _NONE).any()
+
 
 @dataclass(frozen=True, slots=True)
 class Class:
@@ -163,13 +168,12 @@ def separate(
             places = [firsts.index(each) for each in same]
             for position, part in enumerate(rules[0].parts):
                 found = _outcomes([rules[each] for each in firsts], position)
-                deciding = classes.refine(tied, found.outcomes[places], found.certain[places])
+                deciding = classes.refine(tied, found.outcomes[places], found.certain[places], found.known[places])
                 codes = found.codes[deciding]
                 outcomes = np.stack([_outcomes_at(rule, position, codes)[0] for rule in of_all])
                 values = rules[0].array(part, codes)
                 inputs += [
-                    DecidingInput(index, channel, values[place], outcomes[:, place])
-                    for place in np.flatnonzero((outcomes != _NONE).all(axis=0)).tolist()
+                    DecidingInput(index, channel, values[place], outcomes[:, place]) for place in range(codes.size)
                 ]
     return _separated(classes, inputs, tuple(others))
 
@@ -190,9 +194,9 @@ class _Classes:
         tied = [each for each in self.members() if each.size > 1]
         return np.concatenate([*tied, np.zeros(0, np.int64)]).astype(np.int64)
 
-    def refine(self, candidates: Array, outcomes: Array, certain: Array) -> Array:
-        """Tell candidates apart by their outcomes, a row for each. Return the columns that split a class, of those that
-        split it alike the first.
+    def refine(self, candidates: Array, outcomes: Array, certain: Array, known: Array) -> Array:
+        """Tell candidates apart by their outcomes, a row for each, first where all have one, then by what some of them
+        refuse, if that is `known`. Return the columns that split a class, of those that split it alike the first.
         """
         self.certain[candidates] &= certain
         deciding: list[Array] = []
@@ -203,14 +207,33 @@ class _Classes:
             defined = given != _NONE
             everywhere = defined.all(axis=0)
             compared = given[:, everywhere]
-            known: dict[bytes, int] = {}
-            for row, numbers in zip(rows.tolist(), compared, strict=True):
-                fresh = int(self.of_candidate.max()) + 1 if known else label
-                self.of_candidate[candidates[row]] = known.setdefault(blake2b(numbers.tobytes()).digest(), fresh)
+            self._split(candidates[rows], compared, label)
             deciding.append(np.flatnonzero(everywhere)[first_of_each_split(compared)])
-            if not everywhere.all():
+            if everywhere.all():
+                continue
+            if known[rows].all():
+                deciding.append(self._by_refusals(candidates[rows], given, ~everywhere))
+            else:
                 self._doubt(candidates[rows], given[:, ~everywhere])
         return np.unique(np.concatenate(deciding))
+
+    def _split(self, candidates: Array, outcomes: Array, label: int) -> None:
+        """Give candidates of one class that have other outcomes than the first a class of their own."""
+        classes: dict[bytes, int] = {}
+        for candidate, numbers in zip(candidates.tolist(), outcomes, strict=True):
+            fresh = int(self.of_candidate.max()) + 1 if classes else label
+            self.of_candidate[candidate] = classes.setdefault(blake2b(numbers.tobytes()).digest(), fresh)
+
+    def _by_refusals(self, candidates: Array, outcomes: Array, somewhere: Array) -> Array:
+        """Tell those apart that are one still, by the columns in which not all have outcomes; return such columns."""
+        columns = np.flatnonzero(somewhere)
+        deciding = [np.zeros(0, np.int64)]
+        for label in np.unique(self.of_candidate[candidates]).tolist():
+            rows = np.flatnonzero(self.of_candidate[candidates] == label)
+            refused = outcomes[rows][:, columns]
+            deciding.append(columns[first_of_each_split(refused)])
+            self._split(candidates[rows], refused, label)
+        return np.concatenate(deciding)
 
     def _doubt(self, candidates: Array, outcomes: Array) -> None:
         """Of candidates of one class that differ where others are not defined, nothing is certain."""
@@ -234,13 +257,14 @@ def _of_one_formula(rules: Sequence[Rule]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Outcomes:
-    """What rules give for some inputs, a row for each rule, and of which rules it is certain that they are constant
-    between any two of these.
+    """What rules give for some inputs, a row for each rule; of which rules it is certain that they are constant between
+    any two of these, and of which it is known what they refuse.
     """
 
     codes: Array
     outcomes: Array
     certain: Array
+    known: Array
 
 
 def _outcomes(rules: Sequence[Rule], position: int) -> _Outcomes:
@@ -248,10 +272,12 @@ def _outcomes(rules: Sequence[Rule], position: int) -> _Outcomes:
     part = rules[0].parts[position]
     if len(rules) == 1 or part.size <= _WHOLE:
         if len(rules) == 1:
-            return _Outcomes(np.array([part.lowest]), np.zeros((1, 1), np.int64), np.ones(1, np.bool_))
+            sure = np.ones(1, np.bool_)
+            return _Outcomes(np.array([part.lowest]), np.zeros((1, 1), np.int64), sure, sure)
         codes = part.lowest + np.arange(part.size, dtype=np.int64)
         found = [_outcomes_at(rule, position, codes) for rule in rules]
-        return _Outcomes(codes, np.stack([each for each, _ in found]), np.array([known for _, known in found]))
+        sure = np.array([known for _, known in found])
+        return _Outcomes(codes, np.stack([each for each, _ in found]), sure, sure)
     # Codes of f64 have 63 bits, more than a float holds.
     spread = part.lowest + np.arange(_SPREAD, dtype=np.int64) * (part.size // _SPREAD)
     stairs = [
@@ -262,12 +288,13 @@ def _outcomes(rules: Sequence[Rule], position: int) -> _Outcomes:
     ]
     starts = np.unique(np.concatenate([spread, [part.highest], *(each.starts for each in stairs if each is not None)]))
     codes = np.unique(np.concatenate([starts, np.maximum(starts - 1, part.lowest)]))
-    outcomes, known = [], []
+    outcomes, certain, known = [], [], []
     for rule, stair in zip(rules, stairs, strict=True):
         numbers, is_known = _outcomes_at(rule, position, codes)
         outcomes.append(numbers)
-        known.append(is_known and stair is not None)
-    return _Outcomes(codes, np.stack(outcomes), np.array(known))
+        known.append(is_known)
+        certain.append(is_known and stair is not None)
+    return _Outcomes(codes, np.stack(outcomes), np.array(certain), np.array(known))
 
 
 def _outcomes_at(rule: Rule, position: int, codes: Array) -> tuple[Array, bool]:
@@ -310,6 +337,8 @@ def _separated(classes: _Classes, inputs: Sequence[DecidingInput], others: tuple
     found = tuple(Class(tuple(each.tolist()), each.size == 1 or bool(classes.certain[each].all())) for each in members)
     if not inputs:
         return Separation(found, (), others)
+    # What is defined for all goes first.
+    inputs = sorted(inputs, key=lambda each: not each.is_defined)
     outcomes = np.stack([each.outcomes for each in inputs], axis=1)[[int(each[0]) for each in members]]
     chosen = tuple(replace(inputs[each], outcomes=outcomes[:, each]) for each in fewest(outcomes))
     return Separation(found, chosen, others)

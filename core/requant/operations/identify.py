@@ -354,7 +354,8 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
             Member(
                 name="outcomes",
                 kind=Kind.ELEMENTS,
-                description="A list for each group of `consistent`: the elements of the observed outputs as stored.",
+                description="A list for each group of `consistent`: the elements of the observed outputs as stored; "
+                "empty if the group refuses the call.",
             ),
         ),
         _listed(

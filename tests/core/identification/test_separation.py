@@ -9,7 +9,7 @@ import numpy as np
 import requant
 
 
-def test_inputs_that_a_rule_refuses_are_not_tried_next() -> None:
+def test_an_input_that_a_rule_refuses_tells_it_from_others() -> None:
     # By a shift of 16 to the left, two roundings are defined for 16-bit numbers only; one rounding takes 32 bits.
     accumulators = np.array([5523], np.int32)
     call: dict[str, Any] = {
@@ -24,8 +24,9 @@ def test_inputs_that_a_rule_refuses_are_not_tried_next() -> None:
         "observed": {"output": [163]},
     }
     reply = requant.identify([call], suspects=["cmsis_nn", "cmsis_nn_single_rounding"])
-    assert [len(group["candidates"]) for group in reply["consistent"]] == [2]
-    assert reply["try_next"] == []
+    assert [len(group["candidates"]) for group in reply["consistent"]] == [1, 1]
+    [tried] = reply["try_next"]
+    assert [len(each) for each in tried["outcomes"]] == [0, 1]
 
 
 def test_a_sum_that_decides_is_made_of_inputs_and_weights() -> None:

@@ -17,17 +17,15 @@ from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import shaped
 from requant.description import Array
 from requant.errors import RequantError
-from requant.formats.elements import IntegerElement
 from requant.identification.candidates import Candidate, options_for
 from requant.identification.outcomes import computed_outputs
 from requant.identification.separation import DecidingInput, channel_count
+from requant.identification.sums import Side, factors_of, zero_of
 from requant.integer.product import ProductPlan
 from requant.integer.window import Layout, WeightsLayout
-from requant.mlir.types import ElementType, TensorType, Type, UniformPerAxisType, UniformQuantizedType
+from requant.mlir.types import ElementType, TensorType, Type, UniformPerAxisType
 from requant.plan.operands import kept_dtype, static_shape
 
-# So many products make up a sum at most.
-_MAX_PRODUCTS = 4096
 # Some systems convert the last elements of a tensor otherwise than those before, of which there are fewer than that.
 _ELEMENTS_OF_A_TAIL = 128
 
@@ -114,7 +112,7 @@ def _conversion(call: ArrayCall, channel: int, values: Array, count: int) -> tup
     source, target = call.types["input"].element, call.options.get("output_type")
     element = target.element if isinstance(target, TensorType) else target
     axes = {each.axis for each in (source, element) if isinstance(each, UniformPerAxisType)}
-    padded = np.full(count, _zero(source, channel), values.dtype)
+    padded = np.full(count, zero_of(source, channel), values.dtype)
     padded[: len(values)] = values
     options = dict(call.options)
     if not axes:
@@ -129,7 +127,7 @@ def _conversion(call: ArrayCall, channel: int, values: Array, count: int) -> tup
         shape = tuple(channels if each == axis else count if each == along else 1 for each in range(rank))
         elements = np.empty((channels, count), values.dtype)
         for other in range(channels):
-            elements[other] = padded if other == channel else _zero(source, other)
+            elements[other] = padded if other == channel else zero_of(source, other)
         index = np.arange(channels * count).reshape(channels, count)
         if axis != 0:
             elements, index = np.ascontiguousarray(elements.T), index.reshape(count, channels).T
@@ -141,70 +139,17 @@ def _conversion(call: ArrayCall, channel: int, values: Array, count: int) -> tup
     return replace(call, types={"input": type_}, arrays={"input": array}, options=options, observed={}), places
 
 
-def _zero(element: ElementType, channel: int) -> int:
-    """Return the stored number that stands for zero."""
-    if not isinstance(element, UniformQuantizedType) or not element.zero_points:
-        return 0
-    return element.zero_points[min(channel, len(element.zero_points) - 1)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """An operand of a product: its zero point, and how far its stored numbers are from that."""
-
-    zero: int
-    lowest: int
-    highest: int
-
-    @staticmethod
-    def of(element: ElementType, channel: int) -> _Side | None:
-        """Return what an element type says of one channel, or None for one that products do not take."""
-        if isinstance(element, UniformQuantizedType) and isinstance(element.storage.element, IntegerElement):
-            zero = _zero(element, channel)
-            return _Side(zero, int(element.storage.minimum) - zero, int(element.storage.maximum) - zero)
-        if isinstance(element, IntegerElement):
-            bits = element.width - element.signed
-            return _Side(0, -(1 << bits) if element.signed else 0, (1 << bits) - 1)
-        return None
-
-
-def _factors(sums: Array, left: _Side, right: _Side) -> tuple[Array, Array] | None:
-    """Return inputs [sums, K] and weights [K], both without their zero points, whose sums of products these are."""
-    reach = min(left.highest, -left.lowest) or max(left.highest, -left.lowest)
-    one_sided = 0 in (left.lowest, left.highest)
-    large = [right.highest, right.lowest] if one_sided else [max(right.highest, right.lowest, key=abs)]
-    units = [each for each in (1, -1) if right.lowest <= each <= right.highest]
-    if not reach or not units or not any(large):
-        return None
-    weights: list[int] = []
-    for weight in large:
-        if abs(weight) > 1:
-            weights += [weight] * -(-int(np.abs(sums).max()) // (abs(weight) * reach))
-    of_units = max([abs(each) for each in large] if weights else [int(np.abs(sums).max())])
-    for unit in units if one_sided else units[:1]:
-        weights += [unit] * -(-of_units // reach)
-    if len(weights) > _MAX_PRODUCTS:
-        return None
-    inputs = np.zeros((len(sums), len(weights)), np.int64)
-    rest = sums.astype(np.int64)
-    for place, weight in enumerate(weights):
-        quotients = np.abs(rest) // abs(weight) * np.sign(rest) * (1 if weight > 0 else -1)
-        inputs[:, place] = np.clip(quotients, left.lowest, left.highest)
-        rest = rest - inputs[:, place] * weight
-    return (inputs, np.array(weights, np.int64)) if not rest.any() else None
-
-
 def _product(call: ArrayCall, channel: int, sums: Array, count: int) -> tuple[ArrayCall, Array] | None:
     """Return a product whose sums in one channel these are, in the others 0. A bias is 0."""
     left, right = (name for name in call.types if name != "bias")
     channels = channel_count(call)
     elements = {name: each.element for name, each in call.types.items()}
-    sides = _Side.of(elements[left], 0), _Side.of(elements[right], channel)
+    sides = Side.of(elements[left], 0), Side.of(elements[right], channel)
     if isinstance(elements[left], UniformPerAxisType) or sides[0] is None or sides[1] is None:
         return None
     padded = np.zeros(count, np.int64)
     padded[: len(sums)] = sums
-    factors = _factors(padded, sides[0], sides[1])
+    factors = factors_of(padded, sides[0], sides[1])
     if factors is None:
         return None
     inputs, weights = factors[0] + sides[0].zero, factors[1] + sides[1].zero
@@ -234,7 +179,7 @@ _OF_WINDOWS = ("strides", "dilations", "padding", "pads")
 
 
 def _filled(element: ElementType, channel: int, weights: Array) -> Array:
-    return np.full_like(weights, _zero(element, channel))
+    return np.full_like(weights, zero_of(element, channel))
 
 
 @dataclass(frozen=True, slots=True)

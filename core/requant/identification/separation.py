@@ -24,6 +24,7 @@ from requant.equality.steps import TooManySegmentsError, segments
 from requant.errors import RequantError
 from requant.formats.elements import FloatElement
 from requant.identification.candidates import Candidate, options_for
+from requant.identification.sums import largest_sum
 from requant.integer.product import ProductPlan
 from requant.mlir.types import TensorType, Type, UniformPerAxisType, UniformSubChannelType
 from requant.plan.plan import Plan
@@ -92,14 +93,27 @@ def _element(type_: Type | None) -> Type | None:
 
 
 def rules_of(call: ArrayCall, candidates: Sequence[Candidate], channel: int) -> list[Rule] | None:
-    """Return the rule of each candidate for one channel of a call, or None where there are none of single numbers."""
+    """Return the rule of each candidate for one channel of a call, or None where there are none of single numbers.
+
+    Those of a product are for sums that 4096 products make up.
+    """
     rules = []
+    largest = None if set(call.types) == {"input"} else largest_sum(call, channel)
     for candidate in candidates:
         plan = _plan(call, candidate, channel)
         if plan is None:
             return None
-        rules.append(rule_of(plan, ", ".join(f"{name} {value}" for name, value in candidate)))
+        rule = rule_of(plan, ", ".join(f"{name} {value}" for name, value in candidate))
+        rules.append(rule if largest is None else _within(rule, largest))
     return rules
+
+
+def _within(rule: Rule, largest: int) -> Rule:
+    """Return a rule for integers up to a magnitude."""
+    parts = (
+        replace(each, lowest=max(each.lowest, -largest), highest=min(each.highest, largest)) for each in rule.parts
+    )
+    return replace(rule, parts=tuple(parts))
 
 
 def _plan(call: ArrayCall, candidate: Candidate, channel: int) -> Plan | None:

@@ -331,7 +331,12 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
             "Candidates that no input told apart.",
             "Those that give every observed bit: a fact about these data, not a likelihood.",
             candidates,
-            Member(name="proven", kind=Kind.BOOLEAN, description="Whether they give the same for every input."),
+            Member(
+                name="proven",
+                kind=Kind.BOOLEAN,
+                description="Whether they give the same for every input; of a product, "
+                "for every sum of up to 4096 products.",
+            ),
         ),
         _listed(
             "try_next",

@@ -63,7 +63,7 @@ def found(dump: Dump) -> Found:
         groups, proven = len(answer.consistent), all(each.proven for each in answer.consistent)
         if not label.is_among(group.candidates for group in answer.consistent):
             return Found(dump, asked, groups, proven, label.why_not(answer))
-        more = list(_asked(dump, calls[0], answer.probes)) if groups > 1 and asked < MOST else []
+        more = list(_asked(dump, calls[0], label, answer.probes)) if groups > 1 and asked < MOST else []
         if not more:
             return Found(dump, asked, groups, proven)
         calls += more
@@ -99,6 +99,14 @@ class _Label:
         own = self._key(self._options)
         return own is not None and any(self._key(group[0]) == own for group in listed)
 
+    def takes(self, call: ArrayCall) -> bool:
+        """Whether the label gives something for a call."""
+        try:
+            call.result(call.planned(self._options))
+        except RequantError:
+            return False
+        return True
+
     def why_not(self, answer: Identification) -> str:
         """Where what is computed with the label differs, or why it refuses a call."""
         for each in answer.excluded:
@@ -117,14 +125,18 @@ class _Label:
         return None if plan is None else arithmetic_key(plan)
 
 
-def _asked(dump: Dump, call: ArrayCall, probes: Sequence[Probe]) -> Iterator[ArrayCall]:
-    """The calls of what to try next, each with what the system gives."""
+def _asked(dump: Dump, call: ArrayCall, label: _Label, probes: Sequence[Probe]) -> Iterator[ArrayCall]:
+    """The calls of what to try next, each with what the system gives. What the rule of the label leaves undefined, such
+    as NaN in MLIR, is no question.
+    """
     if dump.answer is None:
         return
     for probe in probes:
         for arrays, types in _inputs(dump, call, probe):
             with suppress(RefusedError):
-                yield _call(dump, arrays, types, dump.answer(arrays, types))
+                again = _call(dump, arrays, types, {})
+                if label.takes(again):
+                    yield again.with_observed(dump.answer(arrays, types))
 
 
 def _inputs(dump: Dump, call: ArrayCall, probe: Probe) -> Iterator[tuple[dict[str, Array], dict[str, str]]]:

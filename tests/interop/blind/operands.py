@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from requant.integer.window import Window
 from tests.interop.blind.dump import Array, Dump, tensor_text
 from tests.interop.blind.products import side_of
 from tests.interop.integer.quantized_tensors import DTYPES, Quantized
@@ -16,28 +17,64 @@ DEEPEST = 4096
 
 
 def product_calls(dump: Dump, channel: int, sums: Array) -> Iterator[tuple[dict[str, Array], dict[str, str]]]:
-    """The tensors and types of one call with these sums, one for each column or channel of the output, all of them with
+    """The tensors and types of calls with these sums, one for each column or channel of the output, all of them with
     the scale of one channel of the weights. None where no operands of the system have such sums.
     """
     first, second = (name for name in dump.arrays if name != "bias")
     sides = side_of(dump.types[first]), side_of(dump.types[second])
-    if dump.operation not in ("matmul", "conv2d") or dump.options.get("groups", 1) != 1:
+    if dump.operation not in ("matmul", "conv2d"):
         return
     made = _operands(sides, sums.astype(np.int64), dump.limits)
     if made is None:
         return
     lhs, rhs = made
-    count = rhs.shape[1]
+    if dump.options.get("groups", 1) == 1:
+        yield _typed(dump, sides, channel, {first: _input(dump, lhs), second: _weights(dump, rhs)}, rhs.shape[1])
+    elif dump.arrays["weights"].shape[dump.options["weights_layout"].index("I")] == 1:
+        # As many channels as there were, each with weights of its own.
+        outputs = dump.arrays["weights"].shape[dump.options["weights_layout"].index("O")]
+        image, kernel_width = _row_of_taps(dump, lhs, int(sides[0].zero_points[0]))
+        for start in range(0, rhs.shape[1], outputs):
+            some = rhs[:, start : start + outputs]
+            columns = np.pad(some, ((0, 0), (0, outputs - some.shape[1])), mode="edge")
+            kernels = columns.T.reshape(outputs, 1, kernel_width, 1)
+            weights = kernels.transpose(["OHWI".index(each) for each in dump.options["weights_layout"]])
+            yield _typed(dump, sides, channel, {first: image, second: np.ascontiguousarray(weights)}, outputs)
+
+
+def _row_of_taps(dump: Dump, numbers: Array, zero: int) -> tuple[Array, int]:
+    """An image of which all rows are alike, and have a window that sees these numbers; the width of its kernel."""
+    names = ("strides", "dilations", "padding", "pads")
+    window = Window(**{name: dump.options[name] for name in names if name in dump.options})
+    width = (numbers.size - 1) * window.dilations[1] + 1
+    for size in range(width, 4 * width + 64):
+        outputs, before = window.placed(size, numbers.size, 1)
+        starts = np.arange(outputs) * window.strides[1] - before
+        whole = starts[(starts >= 0) & (starts + width <= size)]
+        if whole.size:
+            break
+    row = np.full(size, zero, numbers.dtype)
+    row[int(whole[0]) : int(whole[0]) + width : window.dilations[1]] = numbers
+    layout = dump.options.get("layout", "NHWC")
+    sizes = dict(zip(layout, dump.arrays["input"].shape, strict=True))
+    image = np.broadcast_to(row[:, np.newaxis], (1, sizes["H"], size, sizes["C"]))
+    return np.ascontiguousarray(image.transpose(["NHWC".index(each) for each in layout])), numbers.size
+
+
+def _typed(
+    dump: Dump, sides: tuple[Quantized, Quantized], channel: int, arrays: dict[str, Array], count: int
+) -> tuple[dict[str, Array], dict[str, str]]:
+    """Operands with their types, whose weights all have the scale of one channel; and a bias of 0."""
+    first, second = arrays
     weights = sides[1]
     if weights.scales.size > 1:
         each = np.full(count, weights.scales[channel]), np.full(count, weights.zero_points[channel])
         weights = replace(weights, scales=each[0], zero_points=each[1])
-    arrays = {first: _input(dump, lhs), second: _weights(dump, rhs)}
     types = {name: tensor_text(arrays[name].shape, side.text) for name, side in ((first, sides[0]), (second, weights))}
     if "bias" in dump.arrays:
         arrays["bias"] = np.zeros(count, dump.arrays["bias"].dtype)
         types["bias"] = tensor_text((count,), f"i{8 * arrays['bias'].itemsize}")
-    yield arrays, types
+    return arrays, types
 
 
 def _input(dump: Dump, numbers: Array) -> Array:

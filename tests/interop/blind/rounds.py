@@ -146,7 +146,7 @@ def _inputs(dump: Dump, call: ArrayCall, probe: Probe) -> Iterator[tuple[dict[st
     asked = probe.asked
     if set(call.types) == {"input"}:
         yield from (({"input": array}, dump.types) for array in _filled(dump, call, probe))
-    elif dump.limits is not None and dump.options.get("groups", 1) == 1:
+    elif dump.limits is not None or call.operation.name == "conv2d":
         yield from product_calls(dump, probe.channel, _sums(asked))
     elif all(asked.options.get(name) == value for name, value in call.options.items()):
         yield dict(asked.arrays), {name: print_type(each) for name, each in asked.types.items()}

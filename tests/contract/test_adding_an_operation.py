@@ -32,8 +32,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     name, _, text = BLOCKS[0].text.partition("\n")
     (place / name.removeprefix("# ")).write_text(text)
     listed = place / "core/requant/operations/__init__.py"
-    text = listed.read_text().replace("        ADD,\n", "        ADD,\n        RELU6,\n")
-    listed.write_text(text.replace("\nOPERATIONS:", "\nfrom requant.operations.relu6 import RELU6\n\nOPERATIONS:"))
+    text = listed.read_text().replace("    ADD,\n", "    ADD,\n    RELU6,\n")
+    listed.write_text(text.replace("\n_CALLED =", "\nfrom requant.operations.relu6 import RELU6\n\n_CALLED ="))
     programs = place / "bin"
     programs.mkdir()
     (programs / "requant").write_text(f'#!/bin/sh\nexec {sys.executable} -m requant "$@"\n')

@@ -58,18 +58,18 @@ def faults(request: Request, reply: Reply, codes: dict[str, int]) -> Iterator[st
         return
     if "x-request-id" not in reply.fields:
         yield "no X-Request-Id"
-    if reply.status != 200:
+    if reply.status not in (200, 202):
         yield from _problem_faults(request, reply, codes)
     elif request.operation in (INFER, INFER_VERSION):
         yield from _inference_faults(reply)
-    elif reply.fields.get_content_type() not in documented["200"]["content"]:
+    elif reply.fields.get_content_type() not in documented[str(reply.status)]["content"]:
         yield f"a reply of {reply.fields['content-type']}"
     elif reply.fields.get_content_type() == BINARY:
         yield from _npy_faults(request, reply)
     elif reply.fields.get_content_maintype() == "text":
         yield from _text_faults(reply)
     else:
-        yield from _json_faults(reply, documented["200"]["content"])
+        yield from _json_faults(reply, documented[str(reply.status)]["content"])
 
 
 def _problem_faults(request: Request, reply: Reply, codes: dict[str, int]) -> Iterator[str]:

@@ -187,13 +187,13 @@ class Case:
         return call.with_observed({"output": np.array(stored, np.int8).reshape(shape)})
 
 
-def _equal(answer: Identification, call: ArrayCall, case: Case) -> bool:
-    """Return whether what was found gives the outputs of a call."""
+def _share(answer: Identification, call: ArrayCall, case: Case) -> float:
+    """Return the part of the outputs of a call that what was found gives; of several rules, the best."""
     observed = call.observed["output"].reshape(-1)
     if answer.consistent:
         candidates = [one.candidates[0] for each in answer.consistent for one in each.groups]
         computed = (call.result(call.planned(options_for(each, call))).outputs["output"].data for each in candidates)
-        return any(np.array_equal(each, observed) for each in computed)
+        return max(float(np.mean(each == observed)) for each in computed)
     assert answer.unexplained is not None, case
     assert not answer.unexplained.readings, case
     synthesis, numbers = answer.unexplained.synthesis, reduced(call)
@@ -202,27 +202,29 @@ def _equal(answer: Identification, call: ArrayCall, case: Case) -> bool:
     assert synthesis.bounding is not None, case
     assert not synthesis.unexplained, case
     assert numbers is not None
-    return np.array_equal(synthesis.bounding.compute(synthesis.scaling.compute(numbers.stored)), numbers.observed)
+    computed = synthesis.bounding.compute(synthesis.scaling.compute(numbers.stored))
+    return float(np.mean(computed == numbers.observed))
 
 
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_a_rule_that_no_profile_has(seed: int) -> None:
     case = Case.drawn(seed)
     call = case.call(seed)
-    assert _equal(identify([call]), call, case), case
+    assert _share(identify([call]), call, case) == 1, case
 
 
 @pytest.mark.exhaustive
 def test_rules_that_were_found_give_fresh_data_too() -> None:
     cases = [Case.drawn(seed) for seed in range(40)]
-    found = [_equal(identify([case.call(seed)]), case.call(1000 + seed), case) for seed, case in enumerate(cases)]
+    shares = [_share(identify([case.call(seed)]), case.call(1000 + seed), case) for seed, case in enumerate(cases)]
     # Data of 4,000 elements do not tell every rule from every other.
-    assert found.count(True) >= 36, [case for case, same in zip(cases, found, strict=True) if not same]
+    assert min(shares) > 0.98, shares
+    assert sum(each == 1 for each in shares) > 20, shares
 
 
 def test_one_rule_explains_several_calls() -> None:
     case = replace(Case.drawn(5), kind="requantize", rule=Rule("down", 16, "up"))
-    assert _equal(identify([case.call(1), case.call(2)]), case.call(3), case)
+    assert _share(identify([case.call(1), case.call(2)]), case.call(3), case) == 1
 
 
 @pytest.mark.parametrize("seed", range(COUNT // 4))

@@ -135,7 +135,7 @@ def identify(
         of_calls = {
             index: derivation_search(call, operations, granularity(call))
             for index, call in enumerate(calls)
-            if derive_known or any(index in each.parameters for each in consistent)
+            if "input" in call.types and (derive_known or any(index in each.parameters for each in consistent))
         }
         searches = {index: each for index, each in of_calls.items() if each is not None}
         consistent = tuple(replace(each, derivations=_derivations(each, searches, is_late)) for each in consistent)

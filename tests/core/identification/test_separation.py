@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import requant
 from requant.arrays.calls import read_calls
 from requant.description import CallsInput
 from requant.identification.separation import separate
 from requant.operations.conversions import CONVERSIONS
+
+_CONVERSIONS = {each.name: each for each in CONVERSIONS.values()}
 
 
 def test_an_input_that_a_rule_refuses_tells_it_from_others() -> None:
@@ -88,9 +91,36 @@ def test_multipliers_are_observed_in_the_convention_of_each_scheme() -> None:
 def test_a_budget_ends_the_search_for_thresholds() -> None:
     arguments = {"input": np.zeros(1, np.float32), "output_type": "!quant.uniform<i8:f32, 0.3:5>"}
     call = {"operation": "quantize", "arguments": arguments, "observed": {"output": np.array([5], np.int8)}}
-    read = read_calls(CallsInput(name="calls", description="", operations=CONVERSIONS, observed=True), [call])
+    read = read_calls(CallsInput(name="calls", description="", operations=_CONVERSIONS, observed=True), [call])
     candidates = [(("profile", name),) for name in ("litert", "onnx_reference")]
     assert len(separate(read, candidates).classes) == 2
     in_time = iter([True])
     [left] = separate(read, candidates, lambda: not next(in_time, False)).classes
     assert not left.proven
+
+
+def test_calls_of_operations_with_other_options() -> None:
+    arguments = {
+        "input": np.array([585], np.int32),
+        "input_type": "!quant.uniform<i32:f32, 0.001>",
+        "output_type": "!quant.uniform<i8:f32, 0.25:-1>",
+    }
+    calls = [
+        {"operation": "requantize", "arguments": arguments, "observed": {"output": np.array([1], np.int8)}},
+        {
+            "operation": "derive_multiplier",
+            "arguments": {"factors": ["0.0123"]},
+            "observed": {"multiplier": [1690499128], "shift": [-6]},
+        },
+    ]
+    reply = requant.identify(calls, derivations=True)
+    assert any(each.get("scheme") == "litert" for group in reply["consistent"] for each in group["candidates"])
+    assert "derive_multiplier has no scheme" in {each["reason"] for each in reply["undefined"]}
+
+
+def test_unknown_scales_of_products_are_refused() -> None:
+    ones, known = np.ones((1, 1), np.int8), "!quant.uniform<i8:f32, 0.25:-1>"
+    types = {"lhs_type": known, "rhs_type": "!quant.any<i8:f32>", "output_type": known}
+    call = {"operation": "matmul", "arguments": {"lhs": ones, "rhs": ones, **types}, "observed": {"output": ones}}
+    with pytest.raises(requant.RequantError, match="unknown scales are looked for in"):
+        requant.identify([call])

@@ -9,7 +9,7 @@ from typing import Any
 
 from requant.arrays.calls import ArrayCall, read_option
 from requant.description import Chooses, Kind, Option, PlannedWork
-from requant.errors import RequantError, UnknownNameError
+from requant.errors import ParameterError, RequantError, UnknownNameError
 from requant.errors.cancellation import check_cancelled
 from requant.errors.names import did_you_mean
 
@@ -128,11 +128,15 @@ def first_planned(call: ArrayCall) -> PlannedWork | None:
 
 def options_for(candidate: Candidate, call: ArrayCall) -> dict[str, Any]:
     """Return the options of a candidate that are those of a call, read: its operation has them, and does not know
-    them.
+    them. Raise ParameterError for one without an option that the operation needs, as one of several calls may.
     """
     operation = call.operation
-    return {
+    options = {
         name: read_option(operation.option(name), value)
         for name, value in candidate
         if operation.has_option(name) and name not in call.options
     }
+    for each in operation.options:
+        if each.required and each.name not in options and each.name not in call.options:
+            raise ParameterError(f"{operation.name} has no {each.name}")
+    return options

@@ -79,6 +79,8 @@ def search_for(call: ArrayCall, axis: int | None, block_sizes: Sequence[int] | N
             own = call.options.get("axis")
             return MultiplierSearch(call, granularity_of(call, axis if own is None else own, block_sizes))
         return None
+    if _INPUT not in call.types:
+        raise UnsupportedError("unknown scales are looked for in quantize, dequantize and requantize only")
     granularity = granularity_of(call, axis, block_sizes)
     if isinstance(granularity, PerTensor):
         return ScaleSearch(call, side)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from requant.identification.separation import one_channel
 from requant.integer.product import ProductPlan
 from requant.mlir.types import TensorType, Type, UniformPerAxisType, UniformSubChannelType
 from requant.plan.operands import static_shape
+
+_AnyType = TypeVar("_AnyType", bound=Type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,12 @@ def _steps(call: ArrayCall, index: int, candidate: Candidate) -> Sequence[Step]:
     options: Mapping[str, Any] = {**call.operation.defaults, **call.options, **options_for(candidate, call)}
     source, target = call.types["input"], options["output_type"]
     output = target.element if isinstance(target, TensorType) else target
-    channel = _channel(static_shape(source), index, source.element, output)
-    if channel is None:
+    if any(isinstance(each, UniformSubChannelType) for each in (source.element, output)):
         return ()
+    place = np.unravel_index(index, static_shape(source))
     one = OperationCall(
-        {"input": TensorType((1, 1), one_channel(source.element, channel))},
-        {**options, "output_type": None if output is None else one_channel(output, channel)},
+        {"input": TensorType((1, 1), _at(source.element, place))},
+        {**options, "output_type": None if output is None else _at(output, place)},
     )
     explainer = call.operation.explainer(one)
     value: Array = np.ascontiguousarray(call.arrays["input"]).reshape(-1)[index : index + 1]
@@ -82,9 +84,6 @@ def _steps_of_product(call: ArrayCall, work: PlannedWork, plan: ProductPlan, ind
     return explainer.element(position, sums.reshape(-1)).steps
 
 
-def _channel(shape: Sequence[int], index: int, *elements: Type | None) -> int | None:
-    """Return the channel of an element, 0 where there is one, None where parameters are those of blocks."""
-    if any(isinstance(each, UniformSubChannelType) for each in elements):
-        return None
-    axes = [each.axis for each in elements if isinstance(each, UniformPerAxisType)]
-    return int(np.unravel_index(index, shape)[axes[0]]) if axes else 0
+def _at(element: _AnyType, place: Sequence[np.intp]) -> _AnyType:
+    """Return a type with the parameters of the element at a place alone."""
+    return one_channel(element, int(place[element.axis])) if isinstance(element, UniformPerAxisType) else element

@@ -18,6 +18,7 @@ from requant.identification.candidates import Candidate, Candidates, options_for
 from requant.identification.channels import granularity_of
 from requant.identification.derivations import Derivation, DerivationSearch, derivation_search
 from requant.identification.divergence import Divergence, first_divergence
+from requant.identification.outcomes import asked_outputs
 from requant.identification.patterns import Difference, Pattern, patterns
 from requant.identification.probes import Probe, outcomes_of, probes_of
 from requant.identification.readings import ConsistentReading, consistent_readings
@@ -134,7 +135,7 @@ def identify(
         of_calls = {
             index: derivation_search(call, operations, granularity(call))
             for index, call in enumerate(calls)
-            if derive_known or any(index in each.parameters for each in consistent)
+            if "input" in call.types and (derive_known or any(index in each.parameters for each in consistent))
         }
         searches = {index: each for index, each in of_calls.items() if each is not None}
         consistent = tuple(replace(each, derivations=_derivations(each, searches, is_late)) for each in consistent)
@@ -179,7 +180,7 @@ def _firsts(candidates: Sequence[Candidate], classes: Sequence[Class]) -> list[C
 def _outcomes(
     probe: Probe, calls: Sequence[ArrayCall], candidates: Sequence[Candidate]
 ) -> tuple[tuple[np.ndarray, ...], ...]:
-    return outcomes_of(probe.asked, candidates, calls[probe.call].observed)
+    return outcomes_of(probe.asked, candidates, asked_outputs(calls[probe.call]))
 
 
 def _split(

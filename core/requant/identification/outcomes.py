@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import flat_bits, numpy_dtype
-from requant.description import Array, PlannedWork, Result, TensorValue
+from requant.description import Array, Operation, PlannedWork, Result, TensorOutput, TensorValue
 from requant.errors import InvalidRequestError, TypeFitError
 from requant.formats.elements import FloatElement
 from requant.mlir.types import ElementType, UniformQuantizedType
@@ -28,11 +28,15 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How many elements of the outputs were compared, how many differ, and the first of those."""
+    """How many elements of the outputs were compared, how many differ, and the first of those.
+
+    `numbers`: those outputs that are no tensors, as they were computed.
+    """
 
     elements: int
     mismatches: int
     first: Mismatch | None
+    numbers: Hashable = ()
 
 
 def outcome_of(call: ArrayCall, work: PlannedWork) -> Outcome:
@@ -42,15 +46,18 @@ def outcome_of(call: ArrayCall, work: PlannedWork) -> Outcome:
     result = call.result(work)
     mismatches = elements = 0
     first: Mismatch | None = None
+    numbers = []
     for name, observed in call.observed.items():
         expected, computed, differs = _compared(name, observed, result)
         elements += differs.size
+        if name not in result.outputs:
+            numbers.append(tuple(computed.tolist()))
         if count := int(np.count_nonzero(differs)):
             mismatches += count
             if first is None:
                 index = int(np.argmax(differs))
                 first = Mismatch(name, index, expected[index], computed[index])
-    return Outcome(elements, mismatches, first)
+    return Outcome(elements, mismatches, first, tuple(numbers))
 
 
 def _compared(name: str, observed: Array, result: Result) -> tuple[Array, Array, Array]:
@@ -66,6 +73,21 @@ def _compared(name: str, observed: Array, result: Result) -> tuple[Array, Array,
     if given.shape != computed.shape:
         raise TypeFitError(f"{given.size} numbers of {name} were observed; there are {computed.size}")
     return given, computed, ~_equal_numbers(given, computed)
+
+
+def tensor_outputs(operation: Operation) -> set[str]:
+    """Return the names of the outputs that are tensors."""
+    return {each.name for each in operation.reply if isinstance(each, TensorOutput)}
+
+
+def asked_outputs(call: ArrayCall) -> tuple[str, ...]:
+    """Return which outputs a call that is made from this one is asked for: the tensors that were observed.
+
+    Multipliers do not depend on inputs: of a call with no other numbers, the output that they make.
+    """
+    tensors = tensor_outputs(call.operation)
+    observed = tuple(name for name in call.observed if name in tensors)
+    return observed or (("output",) if "output" in tensors else tuple(call.observed))
 
 
 def computed_outputs(result: Result, names: Iterable[str]) -> tuple[Array, ...]:

@@ -18,7 +18,7 @@ from requant.arrays.elements import shaped
 from requant.description import Array
 from requant.errors import RequantError
 from requant.identification.candidates import Candidate, options_for
-from requant.identification.outcomes import computed_outputs
+from requant.identification.outcomes import asked_outputs, computed_outputs
 from requant.identification.separation import DecidingInput, channel_count
 from requant.identification.sums import Side, factors_of, zero_of
 from requant.integer.product import ProductPlan
@@ -33,8 +33,8 @@ _ELEMENTS_OF_A_TAIL = 128
 @dataclass(frozen=True, slots=True)
 class Probe:
     """A call to try next. `call`: the index of the one that it was made from; `channel`: that of the parameters which
-    decide. `outcomes`: of each class of candidates what is observed of that one, flat, as it is stored; none if it
-    refuses the call.
+    decide. `outcomes`: of each class of candidates the outputs that are asked for, flat, as they are stored; none if
+    it refuses the call.
     """
 
     call: int
@@ -71,7 +71,7 @@ def _probe(index: int, call: ArrayCall, channel: int, values: Array, candidates:
         if made is None:
             break
         asked, places = made
-        outcomes = outcomes_of(asked, candidates, call.observed)
+        outcomes = outcomes_of(asked, candidates, asked_outputs(call))
         classes = len({each[0][places].tobytes() if each else b"" for each in outcomes})
         if best is None or classes > best[0]:
             best = classes, Probe(index, channel, asked, outcomes)

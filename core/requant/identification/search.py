@@ -12,7 +12,7 @@ from requant.errors.cancellation import check_cancelled
 from requant.identification.arithmetic import arithmetic_key
 from requant.identification.candidates import Candidate, Candidates, options_for
 from requant.identification.channels import search_for
-from requant.identification.outcomes import Mismatch, Outcome, outcome_of
+from requant.identification.outcomes import Mismatch, Outcome, outcome_of, tensor_outputs
 from requant.identification.unknowns import Contradiction, Interval, channels_without
 
 
@@ -68,6 +68,7 @@ class Search:
         self._calls = calls
         searches = ((index, search_for(call, axis, block_sizes)) for index, call in enumerate(calls))
         self._unknown = {index: search for index, search in searches if search is not None}
+        self._observes_numbers = any(set(each.observed) - tensor_outputs(each.operation) for each in calls)
         self._groups: dict[Hashable, Group] = {}
         self.not_tried: list[Candidate] = []
 
@@ -107,10 +108,12 @@ class Search:
         """Put a candidate into the group of its arithmetic, or into a new one that is run."""
         key: Hashable = tuple(_key(each) for each in works.values())
         group = None
-        if self._unknown:
+        if self._unknown or self._observes_numbers:
             # The same plan for one scale may be another for the next: the scales that fit have to be the same, too.
+            # Schemes write multipliers of the same arithmetic in conventions of their own.
             group = self._run(candidate, works)
-            key = (key, group.undefined, tuple(map(tuple, group.parameters.values())))
+            numbers = tuple(each.numbers for each in group.outcomes.values())
+            key = (key, group.undefined, numbers, tuple(map(tuple, group.parameters.values())))
         known = self._groups.get(key)
         if known is not None:
             if named:

@@ -129,9 +129,12 @@ def _plan(call: ArrayCall, candidate: Candidate, channel: int) -> Plan | None:
 
 
 def _of_channel(call: ArrayCall, channel: int) -> ArrayCall | None:
-    """Return a conversion of many elements that have the parameters of one channel, which stay along an axis."""
+    """Return a conversion of many elements that have the parameters of one channel, which stay along an axis. None for
+    blocks, and for parameters along two axes, of which every pair is a rule.
+    """
     source, target = call.types["input"].element, _element(call.options.get("output_type"))
-    if any(isinstance(each, UniformSubChannelType) for each in (source, target)):
+    axes = {each.axis for each in (source, target) if isinstance(each, UniformPerAxisType)}
+    if len(axes) > 1 or any(isinstance(each, UniformSubChannelType) for each in (source, target)):
         return None
     shape = (1, _ELEMENTS)
     options = dict(call.options)
@@ -181,7 +184,7 @@ def separate(
             firsts = list(dict.fromkeys(same))
             places = [firsts.index(each) for each in same]
             for position, part in enumerate(rules[0].parts):
-                found = _outcomes([rules[each] for each in firsts], position)
+                found = _outcomes([rules[each] for each in firsts], position, is_late)
                 deciding = classes.refine(tied, found.outcomes[places], found.certain[places], found.known[places])
                 codes = found.codes[deciding]
                 outcomes = np.stack([_outcomes_at(rule, position, codes)[0] for rule in of_all])
@@ -281,8 +284,11 @@ class _Outcomes:
     known: Array
 
 
-def _outcomes(rules: Sequence[Rule], position: int) -> _Outcomes:
-    """Return the outcomes at the inputs of one part at which any rule may change, and at those before."""
+def _outcomes(rules: Sequence[Rule], position: int, is_late: Callable[[], bool]) -> _Outcomes:
+    """Return the outcomes at the inputs of one part at which any rule may change, and at those before.
+
+    Of rules for which it is late, nothing is certain.
+    """
     part = rules[0].parts[position]
     if len(rules) == 1 or part.size <= _WHOLE:
         if len(rules) == 1:
@@ -296,7 +302,7 @@ def _outcomes(rules: Sequence[Rule], position: int) -> _Outcomes:
     spread = part.lowest + np.arange(_SPREAD, dtype=np.int64) * (part.size // _SPREAD)
     stairs = [
         staircase(rule, rule.parts[position])
-        if index < _MAX_PROVEN and _outcome_bits(rule) <= _MAX_OUTCOME_BITS
+        if index < _MAX_PROVEN and _outcome_bits(rule) <= _MAX_OUTCOME_BITS and not is_late()
         else None
         for index, rule in enumerate(rules)
     ]

@@ -261,6 +261,8 @@ class ScaleSearch:
         """Return the scales that fit between two. `bracketed`: real numbers say that those outside do not."""
         lowest = first_that(low, high + 1, lambda bits: not self._exact_faults(options, bits, zero_point)[0].any())
         above = first_that(lowest, high + 1, lambda bits: bool(self._exact_faults(options, bits, zero_point)[1].any()))
+        if above <= lowest and (fit := self._fitting(options, zero_point, low, high)) is not None:
+            lowest, above = self._around(options, zero_point, low, fit, high)
         if above <= lowest:
             # One element says that all scales before are too small, and one that this and all after are too large.
             small = self._exact_faults(options, lowest - 1, zero_point)[0] if lowest > low else None
@@ -269,13 +271,46 @@ class ScaleSearch:
                 return Contradiction(zero_point, self.real_contradiction(zero_point, small=small, large=large))
             [one] = [each for each in (small, large) if each is not None]
             return Contradiction(zero_point, self._named(int(np.argmax(one))))
-        ends = [self.number_of(bits) for bits in (lowest, above - 1)]
-        for scale in ends:
-            filled = self._filled(self._call, scale, zero_point)
-            outcome = outcome_of(filled, filled.planned(options))
-            if outcome.first is not None:
-                return Contradiction(zero_point, (outcome.first.index,))
-        return ScaleInterval(zero_point, ends[0], ends[1])
+        wrong = self._wrong_at_ends(options, zero_point, lowest, above)
+        if wrong is not None and wrong not in self.places:
+            # It decides, too, by what the rule rounds.
+            self.places = np.union1d(self.places, [wrong])
+            self._few = self._reduced()
+            return self._between(options, zero_point, low, high, bracketed=bracketed)
+        if wrong is not None and (fit := self._fitting(options, zero_point, low, high)) is not None:
+            lowest, above = self._around(options, zero_point, low, fit, high)
+            wrong = self._wrong_at_ends(options, zero_point, lowest, above)
+        if wrong is not None:
+            return Contradiction(zero_point, (wrong,))
+        return ScaleInterval(zero_point, self.number_of(lowest), self.number_of(above - 1))
+
+    def _wrong_at_ends(self, options: Mapping[str, Any], zero_point: int, lowest: int, above: int) -> int | None:
+        """Return the first element that is computed otherwise with the least or the largest scale, None without one."""
+        for bits in (lowest, above - 1):
+            filled = self._filled(self._call, self.number_of(bits), zero_point)
+            first = outcome_of(filled, filled.planned(options)).first
+            if first is not None:
+                return first.index
+        return None
+
+    def _fitting(self, options: Mapping[str, Any], zero_point: int, low: int, high: int) -> int | None:
+        """Return a scale that fits though those between seem too small and too large alike: of scales that are
+        very small, factors may wrap. Those near the largest one are tried.
+        """
+        largest = self.number_of(high)
+        for part in _TRIED_PARTS:
+            bits = self.bits_of(largest * part)
+            if low <= bits <= high and not any(each.any() for each in self._exact_faults(options, bits, zero_point)):
+                return bits
+        return None
+
+    def _around(self, options: Mapping[str, Any], zero_point: int, low: int, fit: int, high: int) -> tuple[int, int]:
+        """Return the first scale of those around one that fits, and the one behind the last."""
+
+        def fits(bits: int) -> bool:
+            return not any(each.any() for each in self._exact_faults(options, bits, zero_point))
+
+        return first_that(low, fit, fits), first_that(fit, high + 1, lambda bits: not fits(bits))
 
     def real_contradiction(
         self, zero_point: int, *, small: Array | None = None, large: Array | None = None
@@ -316,5 +351,7 @@ class ScaleSearch:
 
 # Zero points are looked for first in so many elements, then in so many pairs of an element and a zero point.
 _FIRST, _MOST = 32, 1 << 20
+# Where no scale seems to fit, these parts of the largest one are tried.
+_TRIED_PARTS = (0.98, 0.9, 0.7, 0.4, 0.1)
 # Storages of more bits than that have zero point 0.
 _MAX_WIDTH = 16

@@ -202,8 +202,8 @@ def _share(answer: Identification, call: ArrayCall, case: Case) -> float:
     assert synthesis.bounding is not None, case
     assert not synthesis.unexplained, case
     assert numbers is not None
-    computed = synthesis.bounding.compute(synthesis.scaling.compute(numbers.stored))
-    return float(np.mean(computed == numbers.observed))
+    integers = synthesis.bounding.compute(synthesis.scaling.compute(numbers.stored))
+    return float(np.mean(integers == numbers.observed))
 
 
 @pytest.mark.parametrize("seed", range(COUNT))

@@ -18,7 +18,7 @@ from requant.identification.candidates import Candidate, Candidates, options_for
 from requant.identification.channels import granularity_of
 from requant.identification.derivations import Derivation, DerivationSearch, derivation_search
 from requant.identification.divergence import Divergence, first_divergence
-from requant.identification.outcomes import asked_outputs
+from requant.identification.outcomes import compared_outputs
 from requant.identification.patterns import Difference, Pattern, patterns
 from requant.identification.probes import Probe, outcomes_of, probes_of
 from requant.identification.readings import ConsistentReading, consistent_readings
@@ -180,7 +180,7 @@ def _firsts(candidates: Sequence[Candidate], classes: Sequence[Class]) -> list[C
 def _outcomes(
     probe: Probe, calls: Sequence[ArrayCall], candidates: Sequence[Candidate]
 ) -> tuple[tuple[np.ndarray, ...], ...]:
-    return outcomes_of(probe.asked, candidates, asked_outputs(calls[probe.call]))
+    return outcomes_of(probe.asked, candidates, compared_outputs(calls[probe.call]))
 
 
 def _split(

@@ -80,7 +80,7 @@ def tensor_outputs(operation: Operation) -> set[str]:
     return {each.name for each in operation.reply if isinstance(each, TensorOutput)}
 
 
-def asked_outputs(call: ArrayCall) -> tuple[str, ...]:
+def compared_outputs(call: ArrayCall) -> tuple[str, ...]:
     """Return which outputs a call that is made from this one is asked for: the tensors that were observed.
 
     Multipliers do not depend on inputs: of a call with no other numbers, the output that they make.

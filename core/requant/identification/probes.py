@@ -18,7 +18,7 @@ from requant.arrays.elements import shaped
 from requant.description import Array
 from requant.errors import RequantError
 from requant.identification.candidates import Candidate, options_for
-from requant.identification.outcomes import asked_outputs, computed_outputs
+from requant.identification.outcomes import compared_outputs, computed_outputs
 from requant.identification.separation import DecidingInput, channel_count
 from requant.identification.sums import Side, factors_of, zero_of
 from requant.integer.product import ProductPlan
@@ -67,11 +67,11 @@ def _probe(index: int, call: ArrayCall, channel: int, values: Array, candidates:
     """Return a call with the inputs; where too few candidates differ in it, one with more elements behind them."""
     best: tuple[int, Probe] | None = None
     for count in (len(values), _ELEMENTS_OF_A_TAIL):
-        made = _asked(call, channel, values, count, candidates)
+        made = _call_with(call, channel, values, count, candidates)
         if made is None:
             break
         asked, places = made
-        outcomes = outcomes_of(asked, candidates, asked_outputs(call))
+        outcomes = outcomes_of(asked, candidates, compared_outputs(call))
         classes = len({each[0][places].tobytes() if each else b"" for each in outcomes})
         if best is None or classes > best[0]:
             best = classes, Probe(index, channel, asked, outcomes)
@@ -94,7 +94,7 @@ def outcomes_of(
     return tuple(found)
 
 
-def _asked(
+def _call_with(
     call: ArrayCall, channel: int, values: Array, count: int, candidates: Sequence[Candidate]
 ) -> tuple[ArrayCall, Array] | None:
     """Return a call with values or sums in one channel, so many elements of it, and their places in the output."""

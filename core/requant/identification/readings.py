@@ -80,7 +80,7 @@ def _with_element(call: ArrayCall, name: str, element: ElementType) -> ArrayCall
     return replace(call, options={**call.options, "output_type": typed})
 
 
-def _said(name: str) -> str:
+def _label(name: str) -> str:
     return "the output" if name == _OUTPUT else name
 
 
@@ -104,7 +104,7 @@ def _signs(call: ArrayCall) -> Iterator[Reading]:
             bits = bits - ((bits >> (stored.width - 1)) << stored.width)
         dtype = integer_dtype(stored.width, signed=other.signed)
         read = _with_array(_with_element(call, name, replace(element, storage=other)), name, bits.astype(dtype))
-        yield Reading(f"{_said(name)} is {'signed' if other.signed else 'unsigned'}", read)
+        yield Reading(f"{_label(name)} is {'signed' if other.signed else 'unsigned'}", read)
 
 
 def _offsets(call: ArrayCall) -> Iterator[Reading]:
@@ -114,7 +114,7 @@ def _offsets(call: ArrayCall) -> Iterator[Reading]:
         if stored is None or stored.width not in (8, 16) or array.dtype.kind not in "iu":
             continue
         turned = (array.astype(np.int64) ^ (1 << (stored.width - 1))).astype(array.dtype, casting="unsafe")
-        yield Reading(f"{_said(name)} is off by {1 << (stored.width - 1)}", _with_array(call, name, turned))
+        yield Reading(f"{_label(name)} is off by {1 << (stored.width - 1)}", _with_array(call, name, turned))
 
 
 def _nibbles(call: ArrayCall) -> Iterator[Reading]:
@@ -126,7 +126,7 @@ def _nibbles(call: ArrayCall) -> Iterator[Reading]:
         even = flat.size - flat.size % 2
         flat[:even] = flat[:even].reshape(-1, 2)[:, ::-1].reshape(-1)
         swapped = _with_array(call, name, flat.reshape(array.shape))
-        yield Reading(f"the nibbles of {_said(name)} are in the other order", swapped)
+        yield Reading(f"the nibbles of {_label(name)} are in the other order", swapped)
 
 
 def _orders(call: ArrayCall) -> Iterator[Reading]:
@@ -179,7 +179,7 @@ def _axes(call: ArrayCall) -> Iterator[Reading]:
         for axis, size in enumerate(shape):
             if axis != element.axis and size == len(element.scales):
                 read = _with_element(call, name, replace(element, axis=axis))
-                yield Reading(f"the scales of {_said(name)} are those of axis {axis}", read)
+                yield Reading(f"the scales of {_label(name)} are those of axis {axis}", read)
 
 
 def _bounds(call: ArrayCall) -> Iterator[Reading]:
@@ -221,7 +221,7 @@ def _zero_points(call: ArrayCall) -> Iterator[Reading]:
             if isinstance(element, UniformType)
             else replace(element, zero_points=(0,) * len(element.zero_points))
         )
-        yield Reading(f"the zero point of {_said(name)} is left out", _with_element(call, name, zero))
+        yield Reading(f"the zero point of {_label(name)} is left out", _with_element(call, name, zero))
 
 
 def _bias(call: ArrayCall) -> Iterator[Reading]:
@@ -278,7 +278,7 @@ def _holds_zero(element: UniformQuantizedType) -> bool:
 def _bytes(call: ArrayCall) -> Iterator[Reading]:
     for name, array, _ in _tensors(call):
         if array.dtype.itemsize > 1 and array.dtype.kind in "iuf":
-            yield Reading(f"{_said(name)} has its bytes in the other order", _with_array(call, name, array.byteswap()))
+            yield Reading(f"{_label(name)} has its bytes in the other order", _with_array(call, name, array.byteswap()))
 
 
 # Of a reading that is right, another rule than the first gives other bits for no more than this part of the elements.

@@ -20,7 +20,7 @@ from requant.errors import RequantError
 from requant.errors.cancellation import check_cancelled
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.identification.candidates import Candidate, options_for
-from requant.identification.outcomes import asked_outputs
+from requant.identification.outcomes import compared_outputs
 from requant.identification.probes import Probe, outcomes_of
 from requant.identification.separation import fewest, first_of_each_split
 from requant.integer.add import AddPlan
@@ -57,7 +57,7 @@ def compare_on_trials(
         check_cancelled()
         if is_late():
             break
-        found = outcomes_of(trial, candidates, asked_outputs(call))
+        found = outcomes_of(trial, candidates, compared_outputs(call))
         texts = [_text(each) for each in found]
         if len(set(texts)) > 1:
             tried.append(Probe(index, 0, replace(trial, observed={}), found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,7 @@ _DOUBLE = (
     "  %0 = stablehlo.add %x, %x : tensor<2xi8>\n  return %0 : tensor<2xi8>\n}\n"
 )
 _ONE, _ZERO = np.array(1.0), np.array(0, np.int64)
+_SUMS, _QUARTERS = "!quant.uniform<i32:f32, 0.001>", "!quant.uniform<i8:f32, 0.25:-1>"
 _STORED = "!quant.uniform<i8:f32, 0.5:3>"
 # 0.25 / 0.5 is a tie: to even, and then the zero point.
 _X = np.array([[0.25, 0.75, -1.5], [2.0, 100.0, -1000.0]], np.float32)
@@ -52,7 +54,7 @@ CASES = (
     ModelCase(
         "requantize",
         {"x": np.array([1000, 2000], np.int32)},
-        {"input_type": "!quant.uniform<i32:f32, 0.001>", "output_type": "!quant.uniform<i8:f32, 0.25:-1>"},
+        {"input_type": _SUMS, "output_type": _QUARTERS},
         # f32(0.001) / 0.25 in Q31 with 7 bits to the left.
         {
             "y": np.array([3, 7], np.int8),
@@ -231,6 +233,39 @@ CASES = (
         {"litert": '{"type": "INT8", "scale": [0.5], "zero_point": [3]}', "systems": '["mlir"]'},
         {},
         {"type": "!quant.uniform<i8:f32, 5.000000e-01:3>", "source": "litert", "rounded_count": 0},
+    ),
+    # 585 is the accumulator of which LiteRT's fixed point gives 1, and XNNPACK's rule in f32 as well.
+    ModelCase(
+        "identify",
+        {"tensor_0": np.array([585, 7984, -12], np.int32)},
+        {
+            "calls": json.dumps(
+                [
+                    {
+                        "operation": "requantize",
+                        "arguments": {"input": "tensor_0", "input_type": _SUMS, "output_type": _QUARTERS},
+                        "observed": {"output": [1, 31, -1]},
+                    }
+                ]
+            ),
+            "suspects": '["litert", "litert_xnnpack"]',
+        },
+        {},
+        {"elements": 3, "excluded": "[]"},
+    ),
+    # Of every input, 36 give another output.
+    ModelCase(
+        "equivalence",
+        {},
+        {
+            "operation": "requantize",
+            "input_type": _SUMS,
+            "output_type": _QUARTERS,
+            "first": '{"profile": "litert"}',
+            "second": '{"profile": "litert_xnnpack"}',
+        },
+        {},
+        {"equal": False, "inputs": str(2**32), "differing": "36"},
     ),
     ModelCase("lower", {}, {"module": _DOUBLE}, {}),
     ModelCase(

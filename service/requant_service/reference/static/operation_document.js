@@ -40,7 +40,8 @@ export function operationDocument(whole, { path, method, operation }) {
   };
   const shown = withExample(withDescribedFile(operation));
   collect(shown);
-  for (const [what, { content }] of [["request", shown.requestBody ?? {}], ["reply", shown.responses[200]]]) {
+  const reply = shown.responses[200] ?? shown.responses[202];
+  for (const [what, { content }] of [["request", shown.requestBody ?? {}], ["reply", reply]]) {
     const name = content?.["application/json"]?.schema.$ref?.split("/")[3];
     if (name) components.schemas[name] = { ...components.schemas[name], title: `${operation.summary}: ${what}` };
   }
@@ -49,7 +50,7 @@ export function operationDocument(whole, { path, method, operation }) {
 
 /** Swagger UI would show the file of a reply as unreadable text. Show its summary, which has its contents, instead. */
 function withDescribedFile(operation) {
-  const file = operation.responses[200].content["application/octet-stream"]?.examples?.npy;
+  const file = operation.responses[200]?.content["application/octet-stream"]?.examples?.npy;
   if (!file) return operation;
   const { "x-file": _, ...npy } = file;
   const schema = { type: "string" };

@@ -19,6 +19,7 @@ from requant.checkpoint.plan.model import (
     Direction,
     NotFinite,
     Plan,
+    QuantizedSource,
     QuantizeStep,
     Request,
     SourceRange,
@@ -230,12 +231,17 @@ def backwards(forwards: Example, converted: Path) -> Plan:
         header = layout([(f"{step.module}.weight", "BF16", step.source.shape) for step in split])
         steps = [
             DequantizeStep(
-                step.module,
-                {suffix: places[f"{step.module}.{suffix}"] for suffix in ("weight_high", "weight_low", "weight_shape")},
-                BYTES,
+                QuantizedSource(
+                    step.module,
+                    {
+                        suffix: places[f"{step.module}.{suffix}"]
+                        for suffix in ("weight_high", "weight_low", "weight_shape")
+                    },
+                    BYTES,
+                    "BF16",
+                    (step.source.shape[0], step.source.shape[1]),
+                ),
                 f"{step.module}.weight",
-                "BF16",
-                (step.source.shape[0], step.source.shape[1]),
             )
             for step in split
         ]

@@ -196,8 +196,8 @@ def test_checkpoints_of_others(members: dict[str, Any], stored: Tensors, expecte
     store = checkpoint({"model.safetensors": [*stored, ("a.bias", "BF16", (8,))]}, {"quantization_config": members})
     plan = planned(store, None)
     (step,) = steps(plan, DequantizeStep).values()
-    assert step.format == expected
-    assert set(step.stored) == {name.removeprefix("a.") for name, _, _ in stored}
+    assert step.source.format == expected
+    assert set(step.source.stored) == {name.removeprefix("a.") for name, _, _ in stored}
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_expressions_of_auto_round_are_searched_for(key: str, bits: int) -> None
     stored: Tensors = [(f"model.layers.1.q{name[1:]}", dtype, shape) for name, dtype, shape in gptq(bits=bits)]
     store = checkpoint({"model.safetensors": stored}, {"quantization_config": members})
     (step,) = steps(planned(store, None), DequantizeStep).values()
-    assert step.format == Gptq(bits, True, version=2, ragged=True)
+    assert step.source.format == Gptq(bits, True, version=2, ragged=True)
 
 
 def test_a_name_of_a_module_is_no_expression() -> None:
@@ -217,8 +217,8 @@ def test_a_name_of_a_module_is_no_expression() -> None:
     stored: Tensors = [*gptq(bits=8), *((f"ab{name[1:]}", dtype, shape) for name, dtype, shape in gptq())]
     store = checkpoint({"model.safetensors": stored}, {"quantization_config": members})
     found = steps(planned(store, None), DequantizeStep)
-    assert found["a"].format == Gptq(8, True, version=2, ragged=True)
-    assert found["ab"].format == Gptq(4, True, version=2, ragged=True)
+    assert found["a"].source.format == Gptq(8, True, version=2, ragged=True)
+    assert found["ab"].source.format == Gptq(4, True, version=2, ragged=True)
 
 
 NF4_STATE = b'{"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [3, 5], "more": 1}'
@@ -242,9 +242,9 @@ def nf4(state: bytes) -> HeadersOnly:
 
 def test_nf4_of_others() -> None:
     (step,) = steps(planned(nf4(NF4_STATE), None), DequantizeStep).values()
-    assert step.shape == (3, 5)
+    assert step.source.shape == (3, 5)
     assert step.output == "a.weight"
-    assert set(step.stored) == {"weight", "weight.absmax", "weight.quant_map", STATE}
+    assert set(step.source.stored) == {"weight", "weight.absmax", "weight.quant_map", STATE}
 
 
 @pytest.mark.parametrize(

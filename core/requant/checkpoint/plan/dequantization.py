@@ -1,11 +1,15 @@
-"""The tasks that dequantize a checkpoint. Each output has the name of a file of the source."""
+"""What a quantized checkpoint holds, and the tasks that dequantize it.
+
+A weight may be in another file than its scales; it goes to the output that has the name of its own file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from requant.checkpoint.ordering import sorted_in_pieces
-from requant.checkpoint.plan.model import CopyStep, DequantizeStep, SourceRange, Task
+from requant.checkpoint.plan.model import CopyStep, DequantizeStep, QuantizedSource, SourceRange, Task, WeightSource
 from requant.checkpoint.plan.refusals import Refusals, parameter_of
 from requant.checkpoint.plan.source import Source
 from requant.checkpoint.plan.stored_formats import StoredFormats
@@ -41,36 +45,52 @@ _FLOATS = ("BF16", "F16", "F32")
 _MODULES_BETWEEN_CHECKS = 16
 
 
-def dequantization_tasks(source: Source, formats: StoredFormats, dtype: str) -> tuple[tuple[Task, ...], int]:
-    """Return a task for each file that has a tensor left, and the number of dropped activation parameters.
+@dataclass(frozen=True, slots=True)
+class SourceTensor:
+    """A tensor of a checkpoint as it is without quantization, and what holds it in the source."""
 
-    `dtype`: of the weights. Raises CheckpointError with all refusals: a module that lacks a tensor, or has one of
-    another shape than config.json says; quantized tensors that nothing explains.
-    """
-    refusals = Refusals()
-    modules: dict[str, dict[str, SourceRange]] = {}
+    name: str
+    source: WeightSource
+
+
+def stored_tensors(source: Source) -> Iterator[SourceTensor]:
+    """Yield the tensors of a checkpoint as they are stored."""
     for file, shard in source.shards.items():
         for entry in checked(shard.header.tensors):
-            module, parameter = parameter_of(entry.name)
-            part = SourceRange(file, entry.name, entry.dtype, entry.shape, entry.begin, entry.end)
-            if parameter in modules.setdefault(module, {}):
-                refusals.add("two tensors belong to the same module and parameter", file=file, tensor=entry.name)
-            modules[module][parameter] = part
-    by_output: dict[str, list[CopyStep | DequantizeStep]] = {}
+            yield SourceTensor(entry.name, SourceRange.of(file, entry))
+
+
+def dequantized_tensors(
+    source: Source, formats: StoredFormats, dtype: str, refusals: Refusals
+) -> tuple[list[SourceTensor], int]:
+    """Return the tensors of a quantized checkpoint as they are without quantization, in the order in which they lie in
+    the files, and the number of activation parameters, which are dropped.
+
+    `dtype`: of the weights. Refused are: a module that lacks a tensor, or has one of another shape than config.json
+    says; quantized tensors that nothing explains.
+    """
+    modules: dict[str, dict[str, SourceRange]] = {}
+    for each in stored_tensors(source):
+        assert isinstance(each.source, SourceRange)
+        module, parameter = parameter_of(each.name)
+        if parameter in modules.setdefault(module, {}):
+            refusals.add("two tensors belong to the same module and parameter", file=each.source.file, tensor=each.name)
+        modules[module][parameter] = each.source
+    tensors: list[SourceTensor] = []
     left_out = quantized = 0
     for module, parameters in checked(modules.items(), _MODULES_BETWEEN_CHECKS):
-        step = None
+        stored: Collection[str] = ()
         if not _MARKS.isdisjoint(parameters):
             try:
-                step = _step(module, parameters, formats, dtype, source.weight_shapes)
+                weight = _quantized_source(module, parameters, formats, dtype, source.weight_shapes)
             except CheckpointError as error:
                 refusals.add_error(error, file=error.file, tensor=module)
                 continue
             quantized += 1
-            first = step.stored[next(iter(step.stored))]
-            by_output.setdefault(first.file, []).append(step)
+            tensors.append(SourceTensor(weight.tensor, weight))
+            stored = weight.stored
         for parameter, part in parameters.items():
-            if step is not None and parameter in step.stored:
+            if parameter in stored:
                 continue
             if parameter in ACTIVATIONS:
                 left_out += 1
@@ -87,25 +107,34 @@ def dequantization_tasks(source: Source, formats: StoredFormats, dtype: str) -> 
                     tensor=part.tensor,
                 )
             else:
-                by_output.setdefault(part.file, []).append(CopyStep(part, part.tensor))
+                tensors.append(SourceTensor(part.tensor, part))
     if not quantized and not refusals.count:
         refusals.add("config.json says that the weights are quantized, but no module has a scale")
-    refusals.raise_any()
-    return tuple(_tasks(by_output, refusals)), left_out
+    return sorted_in_pieces(tensors, _place), left_out
+
+
+def plain_step(tensor: SourceTensor) -> CopyStep | DequantizeStep:
+    """Return the step that writes a tensor without quantization."""
+    if isinstance(tensor.source, QuantizedSource):
+        return DequantizeStep(tensor.source, tensor.name)
+    return CopyStep(tensor.source, tensor.name)
+
+
+def dequantization_tasks(tensors: Iterable[SourceTensor]) -> tuple[Task, ...]:
+    """Return a task for each file that has a tensor left. Raises CheckpointError with all refusals."""
+    refusals = Refusals()
+    by_output: dict[str, list[CopyStep | DequantizeStep]] = {}
+    for tensor in tensors:
+        by_output.setdefault(tensor.source.file, []).append(plain_step(tensor))
+    return tuple(_tasks(by_output, refusals))
 
 
 def _tasks(by_output: Mapping[str, list[CopyStep | DequantizeStep]], refusals: Refusals) -> list[Task]:
     tasks = []
     for output, steps in sorted(by_output.items()):
-        steps = sorted_in_pieces(steps, _place)
         try:
             header = layout(
-                (
-                    (step.output, step.dtype, step.shape)
-                    if isinstance(step, DequantizeStep)
-                    else (step.output, step.source.dtype, step.source.shape)
-                    for step in steps
-                ),
+                ((step.output, step.source.dtype, step.source.shape) for step in steps),
                 {"format": "pt"},
             )
         except CheckpointError as error:
@@ -116,18 +145,19 @@ def _tasks(by_output: Mapping[str, list[CopyStep | DequantizeStep]], refusals: R
     return tasks
 
 
-def _place(step: CopyStep | DequantizeStep) -> tuple[str, int]:
-    first = step.source if isinstance(step, CopyStep) else next(iter(step.stored.values()))
+def _place(tensor: SourceTensor) -> tuple[str, int]:
+    source = tensor.source
+    first = source if isinstance(source, SourceRange) else next(iter(source.stored.values()))
     return first.file, first.begin
 
 
-def _step(
+def _quantized_source(
     module: str,
     parameters: Mapping[str, SourceRange],
     formats: StoredFormats,
     dtype: str,
     weight_shapes: Mapping[str, tuple[int, int]],
-) -> DequantizeStep:
+) -> QuantizedSource:
     weight_format = formats.of(module) if module else None
     if weight_format is None:
         raise CheckpointError("has quantized parameters, but nothing in quantization_config applies to it")
@@ -139,7 +169,7 @@ def _step(
     if not expected:
         raise CheckpointError(f"has quantized parameters, but this format cannot hold a weight of shape {list(shape)}")
     stored = {tensor.suffix: _matching(parameters.get(tensor.suffix), tensor) for tensor in expected}
-    return DequantizeStep(module, stored, weight_format, f"{module}.weight", dtype, shape)
+    return QuantizedSource(module, stored, weight_format, dtype, shape)
 
 
 def _matching(part: SourceRange | None, expected: StoredTensor) -> SourceRange:

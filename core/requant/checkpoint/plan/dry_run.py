@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from requant.checkpoint.plan.model import CopyStep, Direction, Plan, QuantizeStep, Request, SourceRange, Step
+from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Plan, QuantizeStep, Request, Step
 from requant.checkpoint.plan.refusals import without_numbers
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.selection import Selection
@@ -15,6 +15,7 @@ from requant.errors import excerpt
 _MAX_NAMES = 20
 _NOT_DIVISIBLE = "a shape that the format does not quantize"
 _PLAIN = "not quantized"
+_DEQUANTIZED = "dequantized to"
 
 
 @dataclass(slots=True)
@@ -54,15 +55,15 @@ def summary_of(plan: Plan) -> Summary:
     for task in plan.tasks:
         after = {entry.name: entry.end - entry.begin for entry in task.header.tensors}
         for step in task.steps:
-            names, sources = outputs_of(step), sources_of(step)
-            before = sum(source.end - source.begin for source in sources)
-            size = sum(after[name] for name in names)
+            before, size = step.source.byte_count, sum(after[name] for name in outputs_of(step))
             if isinstance(step, CopyStep):
                 reason = _PLAIN if selection is None else selection.skip_reason(step.output) or _NOT_DIVISIBLE
                 kept.setdefault(reason, Amount()).add(step.output, before, size)
+            elif isinstance(step, DequantizeStep) and plan.request.direction is Direction.QUANTIZE:
+                kept.setdefault(f"{_DEQUANTIZED} {step.source.dtype}", Amount()).add(step.output, before, size)
             else:
-                plain = step.source if isinstance(step, QuantizeStep) else step
-                converted.setdefault((plain.dtype, plain.shape), Amount()).add(f"{step.module}.weight", before, size)
+                source = step.source
+                converted.setdefault((source.dtype, source.shape), Amount()).add(f"{step.module}.weight", before, size)
     return Summary(
         converted,
         kept,
@@ -76,11 +77,6 @@ def _selection(request: Request) -> Selection | None:
     if request.scheme is None:
         return None
     return Selection(request.targets, (*request.ignore, *scheme_named(request.scheme).always_ignored))
-
-
-def sources_of(step: Step) -> tuple[SourceRange, ...]:
-    """Return what a step reads, without what it only measures."""
-    return (step.source,) if isinstance(step, CopyStep | QuantizeStep) else tuple(step.stored.values())
 
 
 def outputs_of(step: Step) -> tuple[str, ...]:

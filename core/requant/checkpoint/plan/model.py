@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -35,7 +35,8 @@ class Request:
     `ignore` and `targets`: module names, or `re:` and a regular expression, as compressed-tensors reads them. The entry
     `default` of `ignore` stands for what is usually left as it is (`requant.checkpoint.selection`); the
     request of a plan has the entries that it meant there.
-    `dtype`: of dequantized weights, BF16 or F32 (None: what the source's config.json says, else BF16).
+    `dtype`: of dequantized weights, BF16, F16 or F32, also of those that are then quantized to `scheme` (None: what the
+    source's config.json says, else BF16).
     """
 
     direction: Direction
@@ -63,6 +64,44 @@ class SourceRange:
         """Return the whole of a tensor of a file."""
         return cls(file, entry.name, entry.dtype, entry.shape, entry.begin, entry.end)
 
+    @property
+    def byte_count(self) -> int:
+        """How many bytes it has."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedSource:
+    """A weight that the source stores quantized. As a matrix, it is dequantized: of `dtype` and `shape` [out, in].
+
+    `stored`: the tensors of `module` that hold it, by suffix.
+    """
+
+    module: str
+    stored: Mapping[str, SourceRange] = field(hash=False)
+    format: WeightFormat
+    dtype: str
+    shape: tuple[int, int]
+
+    @property
+    def tensor(self) -> str:
+        """The name of the weight, had it not been quantized."""
+        return f"{self.module}.weight"
+
+    @property
+    def file(self) -> str:
+        """The file of the first of its tensors, which has the codes."""
+        return next(iter(self.stored.values())).file
+
+    @property
+    def byte_count(self) -> int:
+        """How many bytes its tensors have."""
+        return sum(each.byte_count for each in self.stored.values())
+
+
+WeightSource = SourceRange | QuantizedSource
+"""A weight of the source: as it is, or quantized."""
+
 
 @dataclass(frozen=True, slots=True)
 class CopyStep:
@@ -77,23 +116,23 @@ class QuantizeStep:
     """The weight of `module` becomes `module.suffix` for each stored tensor of `format`."""
 
     module: str
-    source: SourceRange
+    source: WeightSource
     format: WeightFormat
-    shares_scale_with: tuple[SourceRange, ...] = ()
+    shares_scale_with: tuple[WeightSource, ...] = ()
     """The other weights of its fused set, whose extremes count too."""
 
 
 @dataclass(frozen=True, slots=True)
 class DequantizeStep:
-    """The stored tensors of `module` become the tensor `output` of `dtype` and `shape` again."""
+    """A quantized weight becomes the tensor `output` of its dtype and shape."""
 
-    module: str
-    stored: dict[str, SourceRange]
-    """By suffix."""
-    format: WeightFormat
+    source: QuantizedSource
     output: str
-    dtype: str
-    shape: tuple[int, int]
+
+    @property
+    def module(self) -> str:
+        """The module whose weight it is."""
+        return self.source.module
 
 
 Step = CopyStep | QuantizeStep | DequantizeStep
@@ -141,7 +180,7 @@ def request_of(members: Mapping[str, Any]) -> Request:
 
     Raises KeyError, TypeError or ValueError for anything else.
     """
-    if set(members) != {field.name for field in fields(Request)}:
+    if set(members) != {each.name for each in fields(Request)}:
         raise KeyError("request")
     return Request(
         direction=Direction(members["direction"]),

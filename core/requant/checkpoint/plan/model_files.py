@@ -46,8 +46,12 @@ def quantization_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def with_quantization(config: Mapping[str, Any], members: Mapping[str, Any]) -> bytes:
-    """Return the text of a config.json with the quantization_config of its weights."""
-    return _text({**config, QUANTIZATION: members})
+    """Return the text of a config.json with the quantization_config of its weights, in the place of another."""
+    kept = _unquantized(config)
+    nested = kept.get(_LANGUAGE_MODEL)
+    if isinstance(nested, dict):
+        kept[_LANGUAGE_MODEL] = _unquantized(nested)
+    return _text({**kept, QUANTIZATION: members})
 
 
 def without_quantization(config: Mapping[str, Any], dtype: str) -> bytes:
@@ -60,8 +64,12 @@ def without_quantization(config: Mapping[str, Any], dtype: str) -> bytes:
 
 
 def _plain(part: Mapping[str, Any], dtype: str) -> dict[str, Any]:
-    kept = {name: value for name, value in part.items() if name not in (QUANTIZATION, _OLD_NAME)}
+    kept = _unquantized(part)
     return kept | {name: TORCH_NAMES[dtype] for name in _DTYPE_MEMBERS if name in kept}
+
+
+def _unquantized(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if name not in (QUANTIZATION, _OLD_NAME)}
 
 
 def stated_dtype(config: Mapping[str, Any]) -> str | None:

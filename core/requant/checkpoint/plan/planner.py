@@ -5,11 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from requant.checkpoint.plan.dequantization import dequantization_tasks
-from requant.checkpoint.plan.model import CopyStep, Direction, Plan, Request, Task
+from requant.checkpoint.plan.dequantization import (
+    SourceTensor,
+    dequantization_tasks,
+    dequantized_tensors,
+    stored_tensors,
+)
+from requant.checkpoint.plan.model import Direction, Plan, QuantizeStep, Request, Task
 from requant.checkpoint.plan.model_files import (
     check_file_names,
     index_of,
@@ -20,7 +25,7 @@ from requant.checkpoint.plan.model_files import (
     without_quantization,
 )
 from requant.checkpoint.plan.quantization import quantization_tasks
-from requant.checkpoint.plan.refusals import parameter_of
+from requant.checkpoint.plan.refusals import Refusals, parameter_of
 from requant.checkpoint.plan.source import Reserve, Source, read_source, unlimited
 from requant.checkpoint.plan.stored_formats import stored_formats
 from requant.checkpoint.plan.warnings import left_out_warnings, quantization_warnings
@@ -120,20 +125,16 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     scheme = scheme_named(request.scheme)
     weight_format = scheme.format(request.profile)
     profile = entry_named(CHECKPOINT_PROFILES, request.profile, "checkpoint profile")
-    if (earlier := quantization_of(source.config)) is not None:
-        raise CheckpointError(
-            f"config.json says that the weights are already quantized ({excerpt(str(earlier.get('quant_method')))}): "
-            "start from the checkpoint in BF16, F16 or F32, or dequantize this one first"
-        )
-    names = (entry.name for shard in source.shards.values() for entry in shard.header.tensors)
+    content = _content(source, request)
+    names = [each.name for each in content.tensors]
     ignored = with_default_entries(request.ignore, request.targets, scheme.always_ignored, names)
     request = replace(request, ignore=ignored)
     asked = replace(request, ignore=(*ignored, *scheme.always_ignored))
     metadata = None if scheme.metadata is None else dict(scheme.metadata)
     tasks, selection = quantization_tasks(
-        source, asked, weight_format, fused=scheme.fused, metadata=metadata, reserve=reserve
+        content.tensors, source.config, asked, weight_format, fused=scheme.fused, metadata=metadata, reserve=reserve
     )
-    head = _tied_head(source)
+    head = _tied_head(source.config, names)
     ignore = (
         request.ignore
         if Selection(request.targets, asked.ignore).skip_reason(f"{_HEAD}.weight")
@@ -142,7 +143,7 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     members = scheme.quantization_config(request.targets, ignore, (*_left(tasks), *head))
     carried, left_out = split_copied_files(source.files, source.shards)
     warnings = quantization_warnings(request, selection, tasks, source.config, fused=scheme.fused)
-    arithmetic = {"profile": profile.name, "system": profile.system, "version": profile.version}
+    arithmetic = {"profile": profile.name, "system": profile.system, "version": profile.version, **content.arithmetic}
     config = with_quantization(source.config, members)
     return Plan(
         request,
@@ -152,17 +153,46 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
         carried,
         index_of(tasks),
         config,
-        (*warnings, *left_out_warnings(left_out)),
+        (*warnings, *content.warnings, *left_out_warnings(left_out)),
     )
 
 
-def _tied_head(source: Source) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """The tensors of a checkpoint without quantization. `arithmetic`: what they depend on beside the headers."""
+
+    tensors: tuple[SourceTensor, ...]
+    dtype: str | None
+    arithmetic: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+
+def _content(source: Source, request: Request) -> _Content:
+    """Return what a checkpoint holds; what is quantized, as it is dequantized. Raises CheckpointError."""
+    quantization = quantization_of(source.config)
+    if quantization is None:
+        return _Content(tuple(stored_tensors(source)), None, {}, ())
+    if request.dtype is not None and request.dtype not in DTYPES_OF_WEIGHTS:
+        raise unknown_name("dtype of weights", request.dtype, DTYPES_OF_WEIGHTS)
+    dtype = request.dtype or stated_dtype(source.config) or "BF16"
+    if dtype not in DTYPES_OF_WEIGHTS:
+        raise CheckpointError(f"dtype is '{excerpt(dtype)}'; expected one of {', '.join(DTYPES_OF_WEIGHTS)}")
+    modules = {parameter_of(entry.name)[0] for shard in source.shards.values() for entry in shard.header.tensors}
+    formats = stored_formats(quantization, modules)
+    refusals = Refusals()
+    tensors, dropped = dequantized_tensors(source, formats, dtype, refusals)
+    refusals.raise_any()
+    warnings = (f"{dropped} scales of quantized activations are dropped",) if dropped else ()
+    arithmetic = {"method": formats.name, "dtype": dtype, "quantization": _json(quantization).decode()}
+    return _Content(tuple(tensors), dtype, arithmetic, warnings)
+
+
+def _tied_head(config: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:
     """Return `lm_head` where loaders would look for its quantized weight, and the checkpoint has none.
 
     An output layer that is tied to the embeddings is a linear module without tensors of its own.
     """
-    names = (entry.name for shard in source.shards.values() for entry in shard.header.tensors)
-    architectures = source.config.get("architectures")
+    architectures = config.get("architectures")
     has_head = isinstance(architectures, list) and any(str(name).endswith(_WITH_HEAD) for name in architectures)
     return (_HEAD,) if has_head and not any(f"{_HEAD}." in name for name in names) else ()
 
@@ -173,32 +203,25 @@ def _left(tasks: Iterable[Task]) -> list[str]:
         step.output.removesuffix(".weight")
         for task in tasks
         for step in task.steps
-        if isinstance(step, CopyStep) and step.output.endswith(".weight") and len(step.source.shape) == _MATRIX
+        if not isinstance(step, QuantizeStep) and step.output.endswith(".weight") and len(step.source.shape) == _MATRIX
     ]
 
 
 def _dequantization(source: Source, request: Request) -> Plan:
-    quantization = quantization_of(source.config)
-    if quantization is None:
+    if quantization_of(source.config) is None:
         raise CheckpointError("config.json has no quantization_config: the weights are not quantized")
-    if request.dtype is not None and request.dtype not in DTYPES_OF_WEIGHTS:
-        raise unknown_name("dtype of weights", request.dtype, DTYPES_OF_WEIGHTS)
-    dtype = request.dtype or stated_dtype(source.config) or "BF16"
-    if dtype not in DTYPES_OF_WEIGHTS:
-        raise CheckpointError(f"dtype is '{excerpt(dtype)}'; expected one of {', '.join(DTYPES_OF_WEIGHTS)}")
-    modules = {parameter_of(entry.name)[0] for shard in source.shards.values() for entry in shard.header.tensors}
-    formats = stored_formats(quantization, modules)
-    tasks, unused = dequantization_tasks(source, formats, dtype)
+    content = _content(source, request)
+    assert content.dtype is not None
+    tasks = dequantization_tasks(content.tensors)
     carried, left_out = split_copied_files(source.files, source.shards)
-    scales = [f"{unused} scales of quantized activations are dropped"] if unused else []
-    config = without_quantization(source.config, dtype)
+    config = without_quantization(source.config, content.dtype)
     return Plan(
         request,
-        digest_of(source, request, {"method": formats.name}, tasks, carried, config),
+        digest_of(source, request, content.arithmetic, tasks, carried, config),
         tuple(shard.file for shard in source.shards.values()),
         tasks,
         carried,
         index_of(tasks),
         config,
-        (*scales, *left_out_warnings(left_out)),
+        (*content.warnings, *left_out_warnings(left_out)),
     )

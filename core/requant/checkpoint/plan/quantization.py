@@ -24,13 +24,13 @@ brought together, for which llm-compressor fails or takes members of two parents
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from requant.checkpoint.plan.model import CopyStep, QuantizeStep, Request, SourceRange, Task
+from requant.checkpoint.plan.dequantization import SourceTensor, plain_step
+from requant.checkpoint.plan.model import QuantizeStep, Request, SourceRange, Step, Task, WeightSource
 from requant.checkpoint.plan.refusals import Refusals, ignore_patterns_for
-from requant.checkpoint.plan.source import BYTES_PER_TENSOR, Reserve, Source, unlimited
-from requant.checkpoint.safetensors.header import TensorEntry
+from requant.checkpoint.plan.source import BYTES_PER_TENSOR, Reserve, unlimited
 from requant.checkpoint.safetensors.writer import layout
 from requant.checkpoint.selection import Selection
 from requant.checkpoint.weights.weight_format import StoredTensor, WeightFormat
@@ -43,47 +43,47 @@ MAX_EXPERTS = 8192
 _PARTS = {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)}
 
 
-def is_stacked(entry: TensorEntry) -> bool:
+def is_stacked(stored: SourceRange) -> bool:
     """Return whether a tensor holds the matrices of several experts."""
-    return len(entry.shape) == 3 and any(key in entry.name for key in _PARTS)
+    return len(stored.shape) == 3 and any(key in stored.tensor for key in _PARTS)
 
 
-def matrices(file: str, entry: TensorEntry, hidden: int | None) -> Iterator[tuple[str, SourceRange]]:
+def matrices(stored: SourceRange, hidden: int | None) -> Iterator[tuple[str, SourceRange]]:
     """Yield the name and the place of each matrix. `hidden`: the model's hidden size, if config.json has it.
 
     Raises CheckpointError where the tensor cannot be split so, or the hidden size shows that its matrices are stored
     [in, out], as those of gpt-oss and Llama 4 are.
     """
-    keys = [key for key in _PARTS if key in entry.name]
+    keys = [key for key in _PARTS if key in stored.tensor]
     if len(keys) > 1:
         raise CheckpointError(
             f"the name contains {' and '.join(keys)}; expected exactly one of them, which determines how to split it"
         )
-    key, (experts, rows, columns) = keys[0], entry.shape
+    key, (experts, rows, columns) = keys[0], stored.shape
     parts = _PARTS[key]
     if experts > MAX_EXPERTS:
-        raise CheckpointError(f"shape {list(entry.shape)}: {experts} experts; at most {MAX_EXPERTS} are split")
+        raise CheckpointError(f"shape {list(stored.shape)}: {experts} experts; at most {MAX_EXPERTS} are split")
     if rows % len(parts):
-        raise CheckpointError(f"shape {list(entry.shape)} cannot be split into {' and '.join(parts)}: {rows} is odd")
+        raise CheckpointError(f"shape {list(stored.shape)} cannot be split into {' and '.join(parts)}: {rows} is odd")
     both = key == "gate_up_proj"
     if hidden is not None and hidden != (columns if both else rows):
         expected = f"[experts, 2 * intermediate, {hidden}]" if both else f"[experts, {hidden}, intermediate]"
         raise CheckpointError(
-            f"shape {list(entry.shape)}; expected {expected} by hidden_size of config.json. This model stores the "
+            f"shape {list(stored.shape)}; expected {expected} by hidden_size of config.json. This model stores the "
             "experts' matrices differently, and they cannot be split into linear modules"
         )
-    size = (entry.end - entry.begin) // (experts * len(parts)) if experts else 0
-    begin = entry.begin
+    size = stored.byte_count // (experts * len(parts)) if experts else 0
+    begin = stored.begin
     for expert in range(experts):
         for part in parts:
-            name = entry.name.replace(key, f"{expert}.{part}")
+            name = stored.tensor.replace(key, f"{expert}.{part}")
             name = name if name.endswith(".weight") else f"{name}.weight"
             shape = (rows // len(parts), columns)
-            yield name, SourceRange(file, entry.name, entry.dtype, shape, begin, begin + size)
+            yield name, SourceRange(stored.file, stored.tensor, stored.dtype, shape, begin, begin + size)
             begin += size
 
 
-def hidden_size(config: dict[str, object]) -> int | None:
+def hidden_size(config: Mapping[str, object]) -> int | None:
     """Return the hidden size of the language model, None if config.json does not have it."""
     for part in (config.get("text_config"), config):
         if isinstance(part, dict) and isinstance(part.get("hidden_size"), int):
@@ -175,12 +175,13 @@ class _Placed:
     """A tensor of the source, or a matrix of one, and the file in which it ends up."""
 
     name: str
-    source: SourceRange
+    source: WeightSource
     output: str
 
 
 def quantization_tasks(
-    source: Source,
+    tensors: Iterable[SourceTensor],
+    config: Mapping[str, object],
     request: Request,
     weight_format: WeightFormat,
     *,
@@ -190,12 +191,14 @@ def quantization_tasks(
 ) -> tuple[tuple[Task, ...], Selection]:
     """Return a task for each file that has a tensor left, and the selection that was made.
 
+    `tensors`: of the checkpoint, as they are without quantization.
+
     `fused`: whether fused sets are brought together and share a scale. `reserve`: as in `read_source`. Raises
     CheckpointError with all refusals.
     """
     refusals = Refusals()
     selection = Selection(request.targets, request.ignore)
-    placed = _placed(source, fused, refusals, reserve)
+    placed = _placed(tuple(tensors), config, fused, refusals, reserve)
     chosen = _chosen(placed, selection, weight_format, refusals)
     refusals.raise_any()
     if chosen and not any(chosen.values()):
@@ -216,19 +219,19 @@ def quantization_tasks(
         by_output.setdefault(each.output, []).append(each)
     tasks = []
     for output in sorted(by_output):
-        steps: list[CopyStep | QuantizeStep] = []
-        tensors: list[tuple[str, str, tuple[int, ...]]] = []
+        steps: list[Step] = []
+        outputs: list[tuple[str, str, tuple[int, ...]]] = []
         for each in checked(by_output[output]):
             stored = chosen.get(each.name)
             if not stored:
-                steps.append(CopyStep(each.source, each.name))
-                tensors.append((each.name, each.source.dtype, each.source.shape))
+                steps.append(plain_step(SourceTensor(each.name, each.source)))
+                outputs.append((each.name, each.source.dtype, each.source.shape))
                 continue
             module = each.name.removesuffix(".weight")
             steps.append(QuantizeStep(module, each.source, weight_format, partners.get(each.name, ())))
-            tensors += [(f"{module}.{tensor.suffix}", tensor.dtype, tensor.shape) for tensor in stored]
+            outputs += [(f"{module}.{tensor.suffix}", tensor.dtype, tensor.shape) for tensor in stored]
         try:
-            header = layout(tensors, metadata)
+            header = layout(outputs, metadata)
         except CheckpointError as error:
             refusals.add_error(error, file=output, tensor=error.tensor)
             continue
@@ -238,35 +241,37 @@ def quantization_tasks(
     return tuple(tasks), selection
 
 
-def _placed(source: Source, fused: bool, refusals: Refusals, reserve: Reserve) -> dict[str, _Placed]:
+def _placed(
+    tensors: Sequence[SourceTensor], config: Mapping[str, object], fused: bool, refusals: Refusals, reserve: Reserve
+) -> dict[str, _Placed]:
     """Return all tensors, experts taken apart, by their names."""
-    hidden = hidden_size(source.config)
+    hidden = hidden_size(config)
     homes: dict[str, str] = {}
     if fused:
-        owners = {entry.name: name for name, shard in source.shards.items() for entry in shard.header.tensors}
+        owners = {each.name: each.source.file for each in tensors}
         for each in fused_sets(owners):
             if each.moved:
                 homes |= dict.fromkeys(each.weights, owners[each.weights[0]])
     placed: dict[str, _Placed] = {}
-    for file, shard in source.shards.items():
-        for entry in checked(shard.header.tensors):
-            try:
-                for name, part in checked(_parts(file, entry, hidden, reserve)):
-                    if name in placed:
-                        refusals.add(f"two tensors would be named '{name}'", file=file, tensor=entry.name)
-                    placed[name] = _Placed(name, part, homes.get(entry.name, file))
-            except CheckpointError as error:
-                refusals.add_error(error, file=file, tensor=entry.name)
+    for tensor in checked(tensors):
+        file = tensor.source.file
+        try:
+            for name, part in checked(_parts(tensor, hidden, reserve)):
+                if name in placed:
+                    refusals.add(f"two tensors would be named '{name}'", file=file, tensor=tensor.name)
+                placed[name] = _Placed(name, part, homes.get(tensor.name, file))
+        except CheckpointError as error:
+            refusals.add_error(error, file=file, tensor=tensor.name)
     return placed
 
 
-def _parts(file: str, entry: TensorEntry, hidden: int | None, reserve: Reserve) -> Iterator[tuple[str, SourceRange]]:
-    if is_stacked(entry):
+def _parts(tensor: SourceTensor, hidden: int | None, reserve: Reserve) -> Iterator[tuple[str, WeightSource]]:
+    if isinstance(tensor.source, SourceRange) and is_stacked(tensor.source):
         # Up to four names for each of two matrices.
-        reserve(min(entry.shape[0], MAX_EXPERTS) * 2 * (BYTES_PER_TENSOR + 4 * len(entry.name)))
-        yield from matrices(file, entry, hidden)
+        reserve(min(tensor.source.shape[0], MAX_EXPERTS) * 2 * (BYTES_PER_TENSOR + 4 * len(tensor.name)))
+        yield from matrices(tensor.source, hidden)
     else:
-        yield entry.name, SourceRange(file, entry.name, entry.dtype, entry.shape, entry.begin, entry.end)
+        yield tensor.name, tensor.source
 
 
 def _chosen(
@@ -308,9 +313,9 @@ def _stored(
 
 def _partners(
     placed: dict[str, _Placed], chosen: dict[str, tuple[StoredTensor, ...]]
-) -> dict[str, tuple[SourceRange, ...]]:
+) -> dict[str, tuple[WeightSource, ...]]:
     """Return the other weights whose extremes count for the scale of each: the quantized ones of its set."""
-    partners: dict[str, tuple[SourceRange, ...]] = {}
+    partners: dict[str, tuple[WeightSource, ...]] = {}
     for each in fused_sets(placed):
         if not shares_scale(each, {name: placed[name].output for name in each.weights}):
             continue

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from requant.checkpoint.plan.model import CopyStep, QuantizeStep, Request, SourceRange, Task
+from requant.checkpoint.plan.model import QuantizeStep, Request, Task, WeightSource
 from requant.checkpoint.plan.quantization import fused_sets
 from requant.checkpoint.plan.refusals import abbreviate, ignore_patterns_for
 from requant.checkpoint.selection import Role, Selection, role_of
@@ -120,7 +120,9 @@ def _unfit_shapes(selection: Selection, tasks: Iterable[Task]) -> list[str]:
         step.output.removesuffix(".weight")
         for task in tasks
         for step in task.steps
-        if isinstance(step, CopyStep) and len(step.source.shape) == 2 and selection.skip_reason(step.output) is None
+        if not isinstance(step, QuantizeStep)
+        and len(step.source.shape) == 2
+        and selection.skip_reason(step.output) is None
     ]
     if not left:
         return []
@@ -154,5 +156,5 @@ def _stored(step: QuantizeStep) -> Iterable[Any]:
     return step.format.stored(step.source.dtype, _matrix(step.source))
 
 
-def _matrix(source: SourceRange) -> tuple[int, int]:
+def _matrix(source: WeightSource) -> tuple[int, int]:
     return source.shape[0], source.shape[1]

@@ -6,14 +6,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from math import isfinite
+from math import isfinite, lcm
 from threading import Lock
 
 import numpy as np
 
-from requant.checkpoint.plan.model import CopyStep, DequantizeStep, NotFinite, QuantizeStep, SourceRange, Step
+from requant.checkpoint.plan.model import CopyStep, DequantizeStep, NotFinite, QuantizeStep, Step, WeightSource
 from requant.checkpoint.run.outputs import SourceReader, Stages
-from requant.checkpoint.run.stored_weight import Files, QuantizedWeight, StoredMatrix
+from requant.checkpoint.run.stored_weight import (
+    Files,
+    PlainWeight,
+    QuantizedWeight,
+    StoredMatrix,
+    Weight,
+    weight_of,
+)
 from requant.checkpoint.run.work import Piece
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import FileWriter, StoredFile
@@ -40,20 +47,20 @@ class Steps(SourceReader):
     files: Mapping[str, StoredFile]
     not_finite: NotFinite
     observe: Observer | None
-    measured: dict[SourceRange, Extremes] = field(default_factory=dict)
+    measured: dict[WeightSource, Extremes] = field(default_factory=dict)
 
     def stages(self, steps: Sequence[Step], places: Mapping[str, StoredMatrix], writer: FileWriter) -> Stages:
         """Yield the stages of a group of steps: sets of pieces, each needing the results of those before.
 
         `places`: of the tensors in the output, by name.
         """
-        for source, weight_format in _measured(steps).items():
+        for source in _measured(steps):
             if source not in self.measured:
                 measurement = _Measurement()
-                yield self._measure(source, weight_format, measurement)
+                yield self._measure(source, measurement)
                 self.measured[source] = measurement.extremes
             else:
-                self.counter.add(read=source.end - source.begin)
+                self.counter.add(read=source.byte_count)
         for step in steps:
             match step:
                 case CopyStep():
@@ -65,22 +72,21 @@ class Steps(SourceReader):
                 case DequantizeStep():
                     yield self._dequantize(step, places[step.output].begin, writer)
 
-    def _measure(self, source: SourceRange, weight_format: WeightFormat, into: _Measurement) -> Iterator[Piece]:
-        shape = _matrix(source)
-        for begin, end in _row_ranges(shape, source.dtype, weight_format.rows_together, self.read_size):
-            memory = (end - begin) * _row_bytes(source.dtype, shape)
-            yield Piece(memory, partial(self._measure_piece, source, weight_format, begin, end, into))
+    def _measure(self, source: WeightSource, into: _Measurement) -> Iterator[Piece]:
+        weight = self._weight(source)
+        for begin, end in _row_ranges(weight.shape, source.dtype, weight.rows_together, self._source_piece(weight)):
+            memory = (end - begin) * _memory_of_row(weight)
+            yield Piece(memory, partial(self._measure_piece, weight, begin, end, into))
 
-    def _measure_piece(
-        self, source: SourceRange, weight_format: WeightFormat, begin: int, end: int, into: _Measurement
-    ) -> None:
-        with self._rows(source, begin, end) as rows:
+    def _measure_piece(self, weight: Weight, begin: int, end: int, into: _Measurement) -> None:
+        with self._rows(weight, begin, end) as (rows, read):
             if rows.size:
-                into.add(whole_extremes(rows, source.dtype))
-            self.counter.add(read=rows.nbytes)
+                into.add(whole_extremes(rows, weight.source.dtype))
+            self.counter.add(read=read)
 
     def _quantize(self, step: QuantizeStep, outputs: Mapping[str, StoredMatrix], writer: FileWriter) -> Iterator[Piece]:
-        dtype, shape, weight_format = step.source.dtype, _matrix(step.source), step.format
+        weight, weight_format = self._weight(step.source), step.format
+        dtype, shape = step.source.dtype, weight.shape
         extremes = None
         if weight_format.needs_extremes:
             extremes = self.measured[step.source]
@@ -89,22 +95,24 @@ class Steps(SourceReader):
         places = {
             stored.suffix: outputs[f"{step.module}.{stored.suffix}"] for stored in weight_format.stored(dtype, shape)
         }
-        piece = self._piece(weight_format, dtype, shape, places)
-        for begin, end in _row_ranges(shape, dtype, weight_format.rows_together, piece):
-            memory = 2 * (end - begin) * _row_bytes(dtype, shape)
-            yield Piece(memory, partial(self._quantize_piece, step, begin, end, places, writer, extremes))
+        piece = max(self._source_piece(weight), self._piece(weight_format, dtype, shape, places))
+        together = lcm(weight.rows_together, weight_format.rows_together)
+        for begin, end in _row_ranges(shape, dtype, together, piece):
+            memory = (end - begin) * (_memory_of_row(weight) + _row_bytes(dtype, shape))
+            yield Piece(memory, partial(self._quantize_piece, step, weight, begin, end, places, writer, extremes))
 
     def _quantize_piece(
         self,
         step: QuantizeStep,
+        weight: Weight,
         begin: int,
         end: int,
         places: Mapping[str, StoredMatrix],
         writer: FileWriter,
         extremes: Extremes | None,
     ) -> None:
-        shape = _matrix(step.source)
-        with self._rows(step.source, begin, end) as rows:
+        shape = weight.shape
+        with self._rows(weight, begin, end) as (rows, read):
             if self.not_finite is NotFinite.REFUSE:
                 limit = step.format.magnitude_limit(step.source.dtype)
                 index = first_not_below(rows, step.source.dtype, limit)
@@ -118,7 +126,7 @@ class Steps(SourceReader):
                 _check_scales(step, places, results)
             for region, array in results:
                 _write(writer, places[region.suffix], region, array)
-            self.counter.add(read=rows.nbytes, written=sum(array.nbytes for _, array in results))
+            self.counter.add(read=read, written=sum(array.nbytes for _, array in results))
             if self.observe is not None:
                 by_suffix: dict[str, list[tuple[Region, Array]]] = {}
                 for region, array in results:
@@ -126,25 +134,35 @@ class Steps(SourceReader):
                 self.observe(step, begin, rows, by_suffix)
 
     def _dequantize(self, step: DequantizeStep, target: int, writer: FileWriter) -> Iterator[Piece]:
-        weight = QuantizedWeight(Files(self.store, self.files), step)
-        places = {suffix: weight.place(suffix) for suffix in step.stored}
-        piece = self._piece(step.format, step.dtype, step.shape, places)
-        for begin, end in _row_ranges(step.shape, step.dtype, step.format.rows_together, piece):
-            yield Piece(
-                2 * (end - begin) * _row_bytes(step.dtype, step.shape),
-                partial(self._dequantize_piece, weight, begin, end, writer, target),
-            )
+        source = step.source
+        weight = QuantizedWeight(Files(self.store, self.files), source)
+        for begin, end in _row_ranges(weight.shape, source.dtype, weight.rows_together, self._source_piece(weight)):
+            memory = (end - begin) * _memory_of_row(weight)
+            yield Piece(memory, partial(self._dequantize_piece, step, weight, begin, end, writer, target))
 
-    def _dequantize_piece(self, weight: QuantizedWeight, begin: int, end: int, writer: FileWriter, target: int) -> None:
-        step, regions = weight.step, weight.regions(begin, end)
+    def _dequantize_piece(
+        self, step: DequantizeStep, weight: QuantizedWeight, begin: int, end: int, writer: FileWriter, target: int
+    ) -> None:
+        source, regions = weight.source, weight.regions(begin, end)
         stored = weight.rows(begin, end)
-        rows = step.format.dequantize(stored, step.dtype)
+        rows = source.format.dequantize(stored, source.dtype)
         data = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
-        writer.write(target + begin * _row_bytes(step.dtype, step.shape), data)
+        writer.write(target + begin * _row_bytes(source.dtype, weight.shape), data)
         self.counter.add(read=sum(stored.parts[suffix].nbytes for suffix in regions), written=len(data))
         if self.observe is not None:
             by_region = {suffix: [(region, stored.parts[suffix])] for suffix, region in regions.items()}
             self.observe(step, begin, rows, by_region)
+
+    def _weight(self, source: WeightSource) -> Weight:
+        return weight_of(Files(self.store, self.files), source)
+
+    def _source_piece(self, weight: Weight) -> int:
+        """Return the bytes of a weight in a piece, from where its rows lie in the source."""
+        if isinstance(weight, PlainWeight):
+            return self.read_size
+        source = weight.source
+        places = {suffix: weight.place(suffix) for suffix in source.stored}
+        return self._piece(source.format, source.dtype, source.shape, places)
 
     def _piece(
         self, weight_format: WeightFormat, dtype: str, shape: tuple[int, int], places: Mapping[str, StoredMatrix]
@@ -158,13 +176,17 @@ class Steps(SourceReader):
         return self.read_size
 
     @contextmanager
-    def _rows(self, source: SourceRange, begin: int, end: int) -> Iterator[Array]:
-        """Read rows of a weight into memory that is theirs until the context ends."""
-        shape = _matrix(source)
-        row = _row_bytes(source.dtype, shape)
+    def _rows(self, weight: Weight, begin: int, end: int) -> Iterator[tuple[Array, int]]:
+        """Yield rows of a weight, in memory that is theirs until the context ends, and the bytes read for them."""
+        if isinstance(weight, QuantizedWeight):
+            stored = weight.rows(begin, end)
+            read = sum(stored.parts[suffix].nbytes for suffix in weight.regions(begin, end))
+            yield np.ascontiguousarray(weight.format.dequantize(stored, weight.source.dtype)), read
+            return
+        source, row = weight.source, _row_bytes(weight.source.dtype, weight.shape)
         with self.buffers.of((end - begin) * row) as data:
             self.store.read_into(self.files[source.file], source.begin + begin * row, data.data)
-            yield data.view(DTYPES[source.dtype].array).reshape(end - begin, shape[1])
+            yield data.view(DTYPES[source.dtype].array).reshape(end - begin, weight.shape[1]), data.nbytes
 
 
 class _Measurement:
@@ -185,7 +207,7 @@ class _Measurement:
 
 def group_by_shared_scale(steps: Sequence[Step]) -> Iterator[list[Step]]:
     """Yield the steps one by one, those that share a scale together, so that each tensor is measured once."""
-    shared: dict[frozenset[SourceRange], list[Step]] = {}
+    shared: dict[frozenset[WeightSource], list[Step]] = {}
     for step in steps:
         if isinstance(step, QuantizeStep) and step.format.needs_extremes:
             shared.setdefault(frozenset({step.source, *step.shares_scale_with}), []).append(step)
@@ -200,30 +222,28 @@ def group_by_shared_scale(steps: Sequence[Step]) -> Iterator[list[Step]]:
 
 def bytes_to_read(steps: Sequence[Step]) -> int:
     """Return how many bytes a run reads for steps from `group_by_shared_scale`, those of the first pass included."""
-    total = sum(source.end - source.begin for source in _measured(steps))
-    for step in steps:
-        sources = step.stored.values() if isinstance(step, DequantizeStep) else [step.source]
-        total += sum(source.end - source.begin for source in sources)
-    return total
+    return sum(source.byte_count for source in (*_measured(steps), *(step.source for step in steps)))
 
 
-def _measured(steps: Sequence[Step]) -> dict[SourceRange, WeightFormat]:
+def _measured(steps: Sequence[Step]) -> tuple[WeightSource, ...]:
     """Return the weights whose extremes the steps need."""
-    return {
-        source: step.format
+    of_steps = (
+        source
         for step in steps
         if isinstance(step, QuantizeStep) and step.format.needs_extremes
         for source in (step.source, *step.shares_scale_with)
-    }
-
-
-def _matrix(source: SourceRange) -> tuple[int, int]:
-    out, columns = source.shape
-    return out, columns
+    )
+    return tuple(dict.fromkeys(of_steps))
 
 
 def _row_bytes(dtype: str, shape: tuple[int, int]) -> int:
     return shape[1] * DTYPES[dtype].bits // 8
+
+
+def _memory_of_row(weight: Weight) -> int:
+    """Return the bytes of a row while it is read: those of the weight, and of what is stored for them."""
+    row = _row_bytes(weight.source.dtype, weight.shape)
+    return row if isinstance(weight, PlainWeight) else 2 * row
 
 
 def _row_ranges(shape: tuple[int, int], dtype: str, together: int, piece: int) -> Iterator[tuple[int, int]]:
@@ -248,7 +268,7 @@ def _write(writer: FileWriter, place: StoredMatrix, region: Region, array: Array
 _SMALL = "the largest magnitude of the weights that share it is too small"
 
 
-def _refused_value(source: SourceRange, index: int, value: float) -> CheckpointError:
+def _refused_value(source: WeightSource, index: int, value: float) -> CheckpointError:
     row, column = divmod(index, source.shape[-1])
     what = f"{value:g}, which is too large for a finite scale," if isfinite(value) else "a NaN or an infinity"
     return CheckpointError(
@@ -259,7 +279,7 @@ def _refused_value(source: SourceRange, index: int, value: float) -> CheckpointE
     )
 
 
-def _refused_scale(source: SourceRange, what: str) -> CheckpointError:
+def _refused_scale(source: WeightSource, what: str) -> CheckpointError:
     return CheckpointError(
         f"tensor {source.tensor} of {source.file} has finite values whose scale {what}. Add the module to ignore, "
         "choose another scheme, or convert them as the library does (not_finite: convert)",

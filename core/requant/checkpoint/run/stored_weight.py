@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from requant.checkpoint.plan.model import DequantizeStep, SourceRange
+from requant.checkpoint.plan.model import QuantizedSource, SourceRange, WeightSource
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store, StoredFile
 from requant.checkpoint.weights.floats import values
@@ -139,18 +139,18 @@ class QuantizedWeight:
     """A module's weight, as a weight format stores it. Tensors that are stored once for all rows are read once."""
 
     files: Files
-    step: DequantizeStep
+    source: QuantizedSource
     _whole: dict[str, Array] = field(default_factory=dict)
 
     @property
     def format(self) -> WeightFormat:
         """How it is stored."""
-        return self.step.format
+        return self.source.format
 
     @property
     def shape(self) -> tuple[int, int]:
         """[out, in]."""
-        return self.step.shape
+        return self.source.shape
 
     @property
     def rows_together(self) -> int:
@@ -159,19 +159,19 @@ class QuantizedWeight:
 
     def place(self, suffix: str) -> StoredMatrix:
         """Return where a stored tensor lies in its file."""
-        source = self.step.stored[suffix]
+        source = self.source.stored[suffix]
         return StoredMatrix(source.dtype, source.shape, source.begin)
 
     def regions(self, row_begin: int, row_end: int) -> dict[str, Region]:
         """Return the stored parts for some rows, by suffix."""
-        regions = self.format.regions(self.step.dtype, self.shape, row_begin, row_end)
+        regions = self.format.regions(self.source.dtype, self.shape, row_begin, row_end)
         return {region.suffix: region for region in regions}
 
     def rows(self, row_begin: int, row_end: int) -> StoredRows:
         """Read some rows."""
         regions = self.regions(row_begin, row_end)
         parts = {}
-        for suffix, source in self.step.stored.items():
+        for suffix, source in self.source.stored.items():
             place = self.place(suffix)
             whole = Region(suffix, 0, place.rows, 0, place.columns)
             if suffix in regions and regions[suffix] != whole:
@@ -180,7 +180,7 @@ class QuantizedWeight:
             if suffix not in self._whole:
                 self._whole[suffix] = self.files.region(source.file, place, whole)
             parts[suffix] = self._whole[suffix]
-        dtypes = {suffix: source.dtype for suffix, source in self.step.stored.items()}
+        dtypes = {suffix: source.dtype for suffix, source in self.source.stored.items()}
         return StoredRows(parts, dtypes, self.shape, row_begin, row_end)
 
     def f32(self, begin: int, end: int) -> Array:
@@ -193,6 +193,11 @@ class QuantizedWeight:
 
 
 Weight = PlainWeight | QuantizedWeight
+
+
+def weight_of(files: Files, source: WeightSource) -> Weight:
+    """Return the reader of a weight."""
+    return PlainWeight(files, source) if isinstance(source, SourceRange) else QuantizedWeight(files, source)
 
 
 def row_ranges(*weights: Weight) -> Iterator[tuple[int, int]]:

@@ -146,7 +146,7 @@ def _tensors(store: Store) -> dict[str, _Tensor]:
     tensors: dict[str, _Tensor] = {}
     for step in plan_of(source, Request(Direction.DEQUANTIZE, None, "")).steps:
         if isinstance(step, DequantizeStep):
-            tensors[step.output] = _Tensor(QuantizedWeight(files, step), layout)
+            tensors[step.output] = _Tensor(QuantizedWeight(files, step.source), layout)
         elif isinstance(step, CopyStep):
             tensors[step.output] = plain(step.source)
     return tensors

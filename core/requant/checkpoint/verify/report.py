@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from requant.checkpoint.plan.model import DequantizeStep, Plan, QuantizeStep, Request, SourceRange
-from requant.checkpoint.run.stored_weight import Files, PlainWeight, QuantizedWeight, row_ranges
+from requant.checkpoint.plan.model import DequantizeStep, Plan, QuantizedSource, QuantizeStep, Request, WeightSource
+from requant.checkpoint.run.stored_weight import Files, QuantizedWeight, row_ranges, weight_of
 from requant.checkpoint.run.work import ProgressCallback, in_threads
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.verify.verification import Verification, verify
@@ -60,7 +60,7 @@ def weight_errors(
     """
     before = Files.of(source, conversion.sources)
     after = Files.of(store, dequantization.sources)
-    stored = {step.module: step for step in dequantization.steps if isinstance(step, DequantizeStep)}
+    stored = {step.module: step.source for step in dequantization.steps if isinstance(step, DequantizeStep)}
 
     def measure(step: QuantizeStep) -> WeightError:
         check_cancelled()
@@ -75,11 +75,13 @@ def weight_errors(
     return tuple(in_threads(measure, steps, threads))
 
 
-def _measure(source: SourceRange, before: Files, step: DequantizeStep, after: Files) -> WeightError:
-    plain, quantized = PlainWeight(before, source), QuantizedWeight(after, step)
+def _measure(source: WeightSource, before: Files, stored: QuantizedSource, after: Files) -> WeightError:
+    plain, quantized = weight_of(before, source), QuantizedWeight(after, stored)
     out, columns = plain.shape
     if quantized.shape != plain.shape:
-        raise VerificationError(f"has shape {list(quantized.shape)}; expected {list(plain.shape)}", tensor=step.module)
+        raise VerificationError(
+            f"has shape {list(quantized.shape)}; expected {list(plain.shape)}", tensor=stored.module
+        )
     # Each row begins a block of the sums, so that the report does not depend on the pieces.
     width = -(-columns // BLOCK) * BLOCK
     reals = real_values(_F32, "the weight")
@@ -96,10 +98,10 @@ def _measure(source: SourceRange, before: Files, step: DequantizeStep, after: Fi
         sizes = np.abs(codes.scales[np.isfinite(codes.scales)])
         if sizes.size:
             low, high = min(low, float(sizes.min())), max(high, float(sizes.max()))
-    bits = sum((each.end - each.begin) * 8 for each in step.stored.values()) / (out * columns)
+    bits = stored.byte_count * 8 / (out * columns)
     known = isfinite(low)
     return WeightError(
-        step.module,
+        stored.module,
         plain.shape,
         source.dtype,
         bits,

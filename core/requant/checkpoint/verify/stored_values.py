@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from requant.checkpoint.plan.dequantization import ACTIVATIONS
-from requant.checkpoint.plan.model import DequantizeStep, Plan, SourceRange
+from requant.checkpoint.plan.model import DequantizeStep, Plan, QuantizedSource, SourceRange
 from requant.checkpoint.plan.refusals import parameter_of
 from requant.checkpoint.plan.source import Source
 from requant.checkpoint.run.stored_weight import Files, QuantizedWeight, row_ranges
@@ -71,7 +71,7 @@ def check_stored_values(
     `plan`: the one that dequantizes it. Raises StorageError, SourceChangedError.
     """
     files = Files.of(store, plan.sources)
-    calls = [partial(_check_weight, files, step) for step in plan.steps if isinstance(step, DequantizeStep)]
+    calls = [partial(_check_weight, files, step.source) for step in plan.steps if isinstance(step, DequantizeStep)]
     calls += [
         partial(_check_activation, files, SourceRange.of(name, entry))
         for name, shard in source.shards.items()
@@ -93,26 +93,26 @@ def _check_activation(files: Files, source: SourceRange) -> _Findings:
     return _Findings([_fault(source, each) for each in _violations(files, source, _scales(source.dtype))])
 
 
-def _check_weight(files: Files, step: DequantizeStep) -> _Findings:
-    findings, weight = _Findings(), QuantizedWeight(files, step)
-    scales = next((suffix for suffix in _SCALES if suffix in step.stored), None)
-    codes = next(iter(step.stored.values()))
+def _check_weight(files: Files, source: QuantizedSource) -> _Findings:
+    findings, weight = _Findings(), QuantizedWeight(files, source)
+    scales = next((suffix for suffix in _SCALES if suffix in source.stored), None)
+    codes = next(iter(source.stored.values()))
     zero_scales = None
-    for suffix, checks in _checks(step).items():
+    for suffix, checks in _checks(source).items():
         for check in checks:
-            for each in _violations(files, step.stored[suffix], check):
+            for each in _violations(files, source.stored[suffix], check):
                 if each.what == _ZERO and suffix == scales:
                     zero_scales = each
                 else:
-                    findings.faults.append(_fault(step.stored[suffix], each))
+                    findings.faults.append(_fault(source.stored[suffix], each))
     try:
         if zero_scales is not None and scales is not None:
             lost = _codes_without_scale(weight, scales)
             if lost is not None:
-                detail = f"{_fault(step.stored[scales], zero_scales).detail}; their codes are not all 0, and are lost"
-                findings.faults.append(Fault(detail, codes.file, step.stored[scales].tensor, lost))
-            elif not isinstance(step.format, Nf4):
-                findings.unusual.append(_fault(step.stored[scales], zero_scales))
+                detail = f"{_fault(source.stored[scales], zero_scales).detail}; their codes are not all 0, and are lost"
+                findings.faults.append(Fault(detail, codes.file, source.stored[scales].tensor, lost))
+            elif not isinstance(source.format, Nf4):
+                findings.unusual.append(_fault(source.stored[scales], zero_scales))
         if not findings.faults and _is_zero(weight, codes):
             findings.faults.append(Fault("all codes stand for 0: the whole weight is 0", codes.file, codes.tensor))
     except CheckpointError as error:
@@ -157,9 +157,9 @@ def _violations(files: Files, source: SourceRange, check: Check) -> list[_Violat
 _SCALES = ("weight_scale", "weight_scale_inv", "scales", nf4.ABSMAX)
 
 
-def _checks(step: DequantizeStep) -> dict[str, tuple[Check, ...]]:
+def _checks(source: QuantizedSource) -> dict[str, tuple[Check, ...]]:
     """Return the checks of stored tensors, by suffix."""
-    stored, (out, columns), form = step.stored, step.shape, step.format
+    stored, (out, columns), form = source.stored, source.shape, source.format
     match form:
         case IntQuantized():
             within = (_integers(form.bits),) if form.bits < 8 else ()

@@ -109,13 +109,13 @@ def test_what_was_quantized_is_plain_again(scheme: str) -> None:
         "1.safetensors": [(f"{Q}.weight", "BF16", (384, 256))], "2.safetensors": OTHER,
     }.items()}  # fmt: skip
     (step,) = steps(back).values()
-    stored = step.format.stored("BF16", (384, 256))
+    stored = step.source.format.stored("BF16", (384, 256))
     assert (
         stored
-        == step.format.stored("BF16", (384, 256))
+        == step.source.format.stored("BF16", (384, 256))
         == scheme_named(scheme).format(profile).stored("BF16", (384, 256))
     )
-    assert {suffix: (each.dtype, each.shape) for suffix, each in step.stored.items()} == {
+    assert {suffix: (each.dtype, each.shape) for suffix, each in step.source.stored.items()} == {
         each.suffix: (each.dtype, each.shape) for each in stored
     }
     assert json.loads(back.config) == CONFIG
@@ -126,7 +126,7 @@ def test_the_shape_of_packed_weights_is_read() -> None:
     """29 columns of 3 bits take as many words as 30, 31 or 32; `weight_shape` says which it was."""
     for columns in (29, 30, 31, 32):
         store = outputs_of(planned(source(shape=(8, columns)), "W3A16:channel", ignore=IGNORE))
-        assert steps(planned(store, None))[Q].shape == (8, columns)
+        assert steps(planned(store, None))[Q].source.shape == (8, columns)
 
 
 def test_of_the_data_only_shapes_are_read() -> None:
@@ -135,7 +135,7 @@ def test_of_the_data_only_shapes_are_read() -> None:
     store = outputs_of(planned(checkpoint({"m.safetensors": tensors}), "W4A16"))
     store = with_names(store, "m.safetensors", {"a.2.x": ("I64", (1000,))})
     plan = planned(store, None)
-    assert [step.shape for step in steps(plan).values()] == [(8, 128)] * 5
+    assert [step.source.shape for step in steps(plan).values()] == [(8, 128)] * 5
     assert [length for _, _, length in store.reads[2:]] == [3 * 16, 2 * 16]
 
 
@@ -162,7 +162,7 @@ def test_parameters_of_activations_are_left_out() -> None:
 def test_extents_of_one_may_be_missing() -> None:
     """A scale of a channel as [out] instead of [out, 1]."""
     plan = planned(with_tensors(quantized("W8A8"), weight_scale=("BF16", (384,))), None)
-    assert steps(plan)[Q].stored["weight_scale"].shape == (384, 1)
+    assert steps(plan)[Q].source.stored["weight_scale"].shape == (384, 1)
 
 
 EMPTY: Mapping[str, Any] = dict.fromkeys(("weight", "weight_scale"))
@@ -260,7 +260,7 @@ def test_a_module_may_lie_in_two_files() -> None:
     ):  # fmt: skip
         store.add_tensors(file, [(name, dtype, shape)])
     plan = planned(without_index(store), None)
-    assert {suffix: each.file for suffix, each in steps(plan)[Q].stored.items()} == {
+    assert {suffix: each.file for suffix, each in steps(plan)[Q].source.stored.items()} == {
         "weight": "1.safetensors", "weight_scale": "3.safetensors",
     }  # fmt: skip
     assert list(tensors_of(plan)) == ["1.safetensors", "2.safetensors"]
@@ -278,7 +278,7 @@ def test_groups_of_modules() -> None:
     config["quantization_config"]["format"] = "mixed-precision"
     mixed = with_names(eight, "m.safetensors", {"a.k.weight": ("I8", (8, 128))})
     mixed.add("config.json", json.dumps(config).encode())
-    found = {module: type(step.format).__name__ for module, step in steps(planned(mixed, None)).items()}
+    found = {module: type(step.source.format).__name__ for module, step in steps(planned(mixed, None)).items()}
     assert found == {"a.q": "FloatQuantized", "a.k": "IntQuantized"}
 
 

@@ -13,7 +13,7 @@ from threading import Lock
 import numpy as np
 import pytest
 
-from requant.checkpoint.plan.model import NotFinite, QuantizeStep, Step
+from requant.checkpoint.plan.model import NotFinite, QuantizeStep, SourceRange, Step
 from requant.checkpoint.run import steps as steps_module
 from requant.checkpoint.run import stored_weight
 from requant.checkpoint.run.run import finish, run_plan, run_task
@@ -209,6 +209,7 @@ def test_what_is_not_finite_is_refused_with_its_place(tmp_path: Path, bits: int,
     made = example(tmp_path / "source", rows=2000)
     step = next(s for s in made.plan.tasks[1].steps if isinstance(s, QuantizeStep) and s.module == f"1.{module}")
     columns, row, column = step.source.shape[1], 1711, 5
+    assert isinstance(step.source, SourceRange)
     with open(tmp_path / "source" / step.source.file, "r+b") as file:
         file.seek(step.source.begin + 2 * (row * columns + column))
         file.write(bits.to_bytes(2, "little"))

@@ -1,0 +1,48 @@
+"""From one quantized form to another in one pass: the same bytes as by way of a directory of plain weights."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from requant.checkpoint.plan.model import Direction, Plan, Request
+from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.schemes import scheme_named
+from requant.checkpoint.storage.local import LocalStore
+from requant.checkpoint.verify.verification import verify
+from tests.support.cases import sample
+from tests.support.model_directory import contents, make_model
+
+SCHEMES = (
+    "W8A8", "W4A16", "W4A16_ASYM", "W3A16:channel", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "MXFP4A16", "MXFP8A16",
+    "FINE_GRAINED_FP8", "FINE_GRAINED_FP8_UE8M0", "GPTQ_W4A16", "GPTQ_W8A16:asymmetric", "AWQ", "NF4",
+)  # fmt: skip
+
+
+def plan(source: Path, scheme: str | None, dtype: str | None = None) -> Plan:
+    direction = Direction.DEQUANTIZE if scheme is None else Direction.QUANTIZE
+    profile = "" if scheme is None else scheme_named(scheme).profiles[0]
+    return plan_conversion(LocalStore(source), Request(direction, scheme, profile, dtype=dtype))
+
+
+def convert(source: Path, target: Path, scheme: str | None, dtype: str | None = None) -> Path:
+    run_plan(plan(source, scheme, dtype), LocalStore(source), LocalStore(target))
+    return target
+
+
+@pytest.mark.parametrize(("first", "second"), sample(list(product(SCHEMES, SCHEMES)), 24))
+def test_one_pass_writes_what_two_write(tmp_path: Path, first: str, second: str) -> None:
+    dtype = ("BF16", "F32")[(SCHEMES.index(first) + SCHEMES.index(second)) % 2]
+    quantized = convert(make_model(tmp_path / "plain", size=256), tmp_path / "first", first)
+    once = convert(quantized, tmp_path / "once", second, dtype)
+    twice = convert(convert(quantized, tmp_path / "back", None, dtype), tmp_path / "twice", second)
+    files, expected = contents(once), contents(twice)
+    # The dtype of the model stays as it is, where nothing is stored in another.
+    configs = [json.loads(each.pop("config.json")) for each in (files, expected)]
+    assert files == expected
+    assert configs[0]["quantization_config"] == configs[1]["quantization_config"]
+    assert verify(LocalStore(once), LocalStore(quantized)).faults == ()

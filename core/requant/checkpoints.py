@@ -31,10 +31,13 @@ def quantize_checkpoint(
     ignore: Sequence[str] = DEFAULT_IGNORE,
     targets: Sequence[str] = ("Linear",),
     not_finite: str = NotFinite.REFUSE,
+    dtype: str | None = None,
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> RunReport:
     """Quantize the linear weights of a model, and write it as vLLM and transformers load it.
+
+    The weights may be quantized already: they are dequantized and quantized piece by piece.
 
     source: the directory of the model, a model in Hugging Face's cache (`models--*`), or a URL.
     destination: the directory or URL to write. Complete files of a run that did not finish are kept.
@@ -44,6 +47,8 @@ def quantize_checkpoint(
     except embeddings, output layers, expert routers, norms, convolutions, and vision and audio towers, for which
     `default` stands in `ignore`. With another list, such as [], exactly its entries are left out, as in llm-compressor.
     not_finite: `refuse` or `convert` a weight that has a NaN or an infinity.
+    dtype: BF16, F16 or F32, to which weights of a quantized model are dequantized before. Default: what config.json
+    says, else BF16.
     threads: default: the CPUs that this process may use.
     progress: called after each piece of the work, by one thread at a time.
 
@@ -52,7 +57,13 @@ def quantize_checkpoint(
     the report.
     """
     request = conversion_request(
-        Direction.QUANTIZE, scheme=scheme, profile=profile, ignore=ignore, targets=targets, not_finite=not_finite
+        Direction.QUANTIZE,
+        scheme=scheme,
+        profile=profile,
+        ignore=ignore,
+        targets=targets,
+        not_finite=not_finite,
+        dtype=dtype,
     )
     return _converted(source, destination, request, threads, progress)
 

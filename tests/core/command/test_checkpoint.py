@@ -399,7 +399,7 @@ def test_verify_counts_what_the_source_gives(model: Path, tmp_path: Path, capsys
         ["checkpoint", "plan", "a"],
         ["checkpoint", "dequantize", "a", "b", "--dtype", "F8"],
         ["checkpoint", "plan", "a", "--scheme", "W8A8", "--output", "x"],
-        ["checkpoint", "plan", "a", "--scheme", "W8A8", "--dtype", "F16"],
+        ["checkpoint", "plan", "a.onnx", "--scheme", "MatMulNBits4", "--dtype", "F16"],
         ["checkpoint", "plan", "a.gguf", "--scheme", "Q8_0", "--dtype", "F16"],
         ["checkpoint", "plan", "a", "--dequantize", "--ignore", "lm_head"],
         ["checkpoint", "plan", "a", "--dequantize", "--not-finite", "convert"],

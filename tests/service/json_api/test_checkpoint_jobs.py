@@ -196,7 +196,7 @@ def test_refusals_before_anything_is_written(root: Path, held: Held) -> None:
         ({"source": str(root / "nothing")}, 422, "checkpoint"),
         ({"destination": str(root / "source")}, 409, "destination"),
         ({"direction": "dequantize"}, 422, "request_invalid"),
-        ({"dtype": "F32"}, 422, "request_invalid"),
+        ({"dtype": "F32"}, 422, "parameter_invalid"),
         ({"profile": "onnx"}, 422, "unknown_name"),
         ({"upload": "x"}, 422, "request_invalid"),
     ]

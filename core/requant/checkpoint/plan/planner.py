@@ -34,7 +34,7 @@ from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.selection import Selection, with_default_entries
 from requant.checkpoint.storage.store import Store, StoredFile
-from requant.errors import CheckpointError, excerpt
+from requant.errors import CheckpointError, ParameterError, excerpt
 from requant.errors.cancellation import checked
 from requant.errors.names import entry_named, unknown_name
 
@@ -171,6 +171,10 @@ def _content(source: Source, request: Request) -> _Content:
     """Return what a checkpoint holds; what is quantized, as it is dequantized. Raises CheckpointError."""
     quantization = quantization_of(source.config)
     if quantization is None:
+        if request.dtype is not None:
+            raise ParameterError(
+                "dtype is that of dequantized weights; the weights of this checkpoint are not quantized"
+            )
         return _Content(tuple(stored_tensors(source)), None, {}, ())
     if request.dtype is not None and request.dtype not in DTYPES_OF_WEIGHTS:
         raise unknown_name("dtype of weights", request.dtype, DTYPES_OF_WEIGHTS)

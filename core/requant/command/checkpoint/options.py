@@ -95,7 +95,8 @@ def add_dtype_option(parser: argparse.ArgumentParser) -> None:
         "--dtype",
         choices=["BF16", "F16", "F32"],
         type=str.upper,
-        help="dtype of the dequantized weights. Default: the one in config.json, or BF16 if it has none",
+        help="dtype of the dequantized weights, also of those that are then quantized in another way. Default: the one "
+        "in config.json, or BF16 if it has none",
     )
 
 

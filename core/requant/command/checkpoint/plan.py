@@ -38,8 +38,6 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     """Print the plan."""
     if arguments.output is not None and arguments.destination is None:
         arguments.refuse("--output needs --destination")
-    if not arguments.dequantize:
-        options.refuse_given(arguments, ("dtype",), "is only for --dequantize")
     if single_file.is_single_file(arguments):
         return single_file.run(arguments, output)
     if arguments.dequantize:

@@ -42,6 +42,8 @@ def is_single_file(arguments: argparse.Namespace) -> bool:
         options.refuse_given(arguments, ("block_size", "symmetric"), "is only for ONNX models")
     if kind not in (_GGUF, _ONNX):
         return False
+    if kind == _ONNX:
+        options.refuse_given(arguments, ("dtype",), "is not for ONNX models")
     options.refuse_given(arguments, ("profile", "targets", "not_finite", "output"), "is for safetensors")
     if getattr(arguments, "engine", "threads") != "threads":
         arguments.refuse("--engine is only for safetensors models")
@@ -83,6 +85,8 @@ def _gguf(arguments: argparse.Namespace) -> tuple[Callable[..., FilePlan], Calla
     from requant.checkpoint.gguf.plan import plan_gguf
     from requant.checkpoint.gguf.quantize import quantize_gguf
 
+    if getattr(arguments, "scheme", None) is not None:
+        options.refuse_given(arguments, ("dtype",), "is not for a GGUF file that is quantized")
     # A quantized type, or a float.
     type_: str | None = getattr(arguments, "scheme", None) or getattr(arguments, "dtype", None)
     if type_ is None:

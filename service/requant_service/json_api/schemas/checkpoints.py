@@ -50,7 +50,8 @@ class CheckpointRequest(RequestModel):
     )
     dtype: Annotated[str, Field(pattern="^(BF16|F16|F32)$")] = Field(
         default=ABSENT,
-        description="The dtype of dequantized weights. Default: the one in config.json, else BF16. Only to dequantize.",
+        description="The dtype of dequantized weights, also of those that are then quantized in another way. "
+        "Default: the one in config.json, else BF16. Not for a checkpoint that is not quantized.",
     )
     dry_run: bool = Field(default=False, description="Return the plan without converting anything.")
 

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from requant.checkpoint.plan.dry_run import plan_text
 from requant.checkpoint.plan.model import Direction, Plan, Request
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.verify.verification import verify
+from requant.errors import ParameterError
 from tests.support.cases import sample
 from tests.support.model_directory import contents, make_model
 
@@ -46,3 +48,30 @@ def test_one_pass_writes_what_two_write(tmp_path: Path, first: str, second: str)
     assert files == expected
     assert configs[0]["quantization_config"] == configs[1]["quantization_config"]
     assert verify(LocalStore(once), LocalStore(quantized)).faults == ()
+
+
+def test_what_the_plan_says(tmp_path: Path) -> None:
+    """A layer that is ignored becomes plain."""
+    quantized = convert(make_model(tmp_path / "plain", shards=1), tmp_path / "first", "W8A8")
+    request = Request(Direction.QUANTIZE, "W4A16", "compressed-tensors-cpu", ignore=("re:.*q_proj$",))
+    made = plan_conversion(LocalStore(quantized), request)
+    text = plan_text(made)
+    assert "Quantized: 1 weight, " in text
+    assert "1 x BF16 256x128 " in text
+    assert "1 dequantized to BF16: model.layers.*.self_attn.q_proj.weight" in text
+    assert set(json.loads(made.config)["quantization_config"]["config_groups"]) == {"group_0"}
+
+
+def test_a_dtype_is_for_a_quantized_source(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="the weights of this checkpoint are not quantized"):
+        plan(make_model(tmp_path / "plain"), "W8A8", "F32")
+
+
+def test_a_change_of_what_config_says_is_another_plan(tmp_path: Path) -> None:
+    """The codes would be read differently, though no header is another."""
+    quantized = convert(make_model(tmp_path / "plain"), tmp_path / "first", "GPTQ_W4A16")
+    before = plan(quantized, "W8A8").digest
+    config = json.loads((quantized / "config.json").read_text())
+    config["quantization_config"]["sym"] = False
+    (quantized / "config.json").write_text(json.dumps(config))
+    assert plan(quantized, "W8A8").digest != before

@@ -40,6 +40,7 @@ ACTIVATIONS = {
 """Parameters for quantized activations, of which a plain checkpoint has none."""
 
 _SMALL_FLOATS = {name for name, dtype in DTYPES.items() if name.startswith("F") and dtype.bits <= 8}
+_BYTES = ("I8", "U8")
 _FLOATS = ("BF16", "F16", "F32")
 # Matching a name may take a millisecond.
 _MODULES_BETWEEN_CHECKS = 16
@@ -80,7 +81,7 @@ def dequantized_tensors(
     left_out = quantized = 0
     for module, parameters in checked(modules.items(), _MODULES_BETWEEN_CHECKS):
         stored: Collection[str] = ()
-        if not _MARKS.isdisjoint(parameters):
+        if _is_quantized(module, parameters, formats):
             try:
                 weight = _quantized_source(module, parameters, formats, dtype, source.weight_shapes)
             except CheckpointError as error:
@@ -100,7 +101,7 @@ def dequantized_tensors(
                     file=part.file,
                     tensor=part.tensor,
                 )
-            elif part.dtype in _SMALL_FLOATS:
+            elif part.dtype in _SMALL_FLOATS or (parameter == "weight" and part.dtype in _BYTES):
                 refusals.add(
                     f"is {part.dtype}, but its module has no known scale to dequantize it with",
                     file=part.file,
@@ -170,6 +171,13 @@ def _quantized_source(
         raise CheckpointError(f"has quantized parameters, but this format cannot hold a weight of shape {list(shape)}")
     stored = {tensor.suffix: _matching(parameters.get(tensor.suffix), tensor) for tensor in expected}
     return QuantizedSource(module, stored, weight_format, dtype, shape)
+
+
+def _is_quantized(module: str, parameters: Mapping[str, SourceRange], formats: StoredFormats) -> bool:
+    if not _MARKS.isdisjoint(parameters):
+        return True
+    weight_format = formats.of(module) if module else None
+    return weight_format is not None and any(marks <= parameters.keys() for marks in weight_format.marks)
 
 
 def _matching(part: SourceRange | None, expected: StoredTensor) -> SourceRange:

@@ -21,6 +21,8 @@ from requant.errors.cancellation import checked
 
 QUANTIZATION = "quantization_config"
 _OLD_NAME = "compression_config"
+_OF_EXPERTS = "expert_dtype"
+"""DeepSeek-V4 says beside its quantization_config how the experts are stored; later models within."""
 _LANGUAGE_MODEL = "text_config"
 _DTYPE_MEMBERS = ("dtype", "torch_dtype")
 
@@ -38,7 +40,7 @@ def quantization_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
         config.get(_OLD_NAME),
     ):
         if isinstance(members, dict):
-            return members
+            return members if _OF_EXPERTS not in config else {_OF_EXPERTS: config[_OF_EXPERTS], **members}
         if members is not None:
             detail = f"quantization_config is {excerpt(str(members))}; expected an object"
             raise CheckpointError(detail, file="config.json")
@@ -69,7 +71,7 @@ def _plain(part: Mapping[str, Any], dtype: str) -> dict[str, Any]:
 
 
 def _unquantized(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in part.items() if name not in (QUANTIZATION, _OLD_NAME)}
+    return {name: value for name, value in part.items() if name not in (QUANTIZATION, _OLD_NAME, _OF_EXPERTS)}
 
 
 def stated_dtype(config: Mapping[str, Any]) -> str | None:

@@ -2,7 +2,7 @@
 
 - fp8, fine-grained fp8 as DeepSeek, Qwen and transformers write it: transformers 5.23.0, `FineGrainedFP8Config`
   (`utils/quantization_config.py`); vLLM 0.33.0, `Fp8Config` (`model_executor/layers/quantization/fp8.py`); the
-  config.json of DeepSeek-V3 and of Qwen3's FP8 checkpoints, which state `fmt` too.
+  config.json of DeepSeek-V3 and of Qwen3's FP8 checkpoints, which state `fmt` too. DeepSeek-V4 states `expert_dtype`.
 - auto-round, the GPTQ layout: auto-round 0.15.1, `_build_quantization_config` (`compressors/model_free.py`) and the
   formats that its loaders take (`inference/backend.py`): auto_round:auto_gptq has zero points of version 1, auto_round
   of version 2. Asymmetric codes are written in version 2, which transformers loads; auto-round itself writes them in
@@ -84,7 +84,10 @@ def _fp8_to_config(weight_format: FineGrainedFp8, left: Sequence[str]) -> Member
 def _fp8_from_config(members: Mapping[str, Any]) -> FineGrainedFp8:
     """Return the format. What the scales are is seen from their dtype."""
     height, width = block_size(members, "weight_block_size")
-    return FineGrainedFp8("F32", height, width, ragged=True)
+    experts = member(members, "expert_dtype", str) or "fp8"
+    if experts not in ("fp8", "fp4"):
+        raise CheckpointError(f"expert_dtype is '{excerpt(experts)}'; expected fp8 or fp4", file="config.json")
+    return FineGrainedFp8("F32", height, width, ragged=True, with_fp4=experts == "fp4")
 
 
 _PACKING_OF_VERSION = {1: "auto_round:auto_gptq", 2: "auto_round"}

@@ -4,7 +4,7 @@
 | --- | --- |
 | scales in BF16, F16, F32 | NaN, infinite, negative (not with GPTQ's symmetric codes), 0 of a code that is not 0 |
 | scales in E4M3 (NVFP4) | NaN, negative, 0 of a code that is not 0 |
-| scales in E8M0 (MX formats, UE8M0) | 255, the NaN; 0 is 2^-127 |
+| scales in E8M0 (MX formats, UE8M0) | 255, the NaN, or infinite for some loaders; 0 is 2^-127 |
 | `weight_global_scale` | NaN, infinite, negative, 0 |
 | FP8 codes | NaN |
 | integers of fewer than 8 bits in bytes, and their zero points | beyond the bits |
@@ -46,6 +46,7 @@ from requant.checkpoint.weights.compressed_tensors import FloatQuantized, IntQua
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.floats import EPSILON, values
 from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.mxfp4 import Mxfp4
 from requant.checkpoint.weights.nf4 import Nf4, is_written_state
 from requant.checkpoint.weights.weight_format import Array
 from requant.errors import CheckpointError
@@ -154,7 +155,7 @@ def _violations(files: Files, source: SourceRange, check: Check) -> list[_Violat
     return list(violations.values())
 
 
-_SCALES = ("weight_scale", "weight_scale_inv", "scales", nf4.ABSMAX)
+_SCALES = ("weight_scale", "weight_scale_inv", "scale", "scales", nf4.ABSMAX)
 
 
 def _checks(source: QuantizedSource) -> dict[str, tuple[Check, ...]]:
@@ -182,8 +183,10 @@ def _checks(source: QuantizedSource) -> dict[str, tuple[Check, ...]]:
         case MxWeight():
             return {"weight_scale": (_e8m0_scales,), **({"weight": (_e4m3_codes,)} if form.bits == 8 else {})}
         case FineGrainedFp8():
-            dtype = stored["weight_scale_inv"].dtype
-            return {"weight": (_e4m3_codes,), "weight_scale_inv": (_scales("F32") if dtype == "F32" else _e8m0_scales,)}
+            dtype = stored[form.scale].dtype
+            return {"weight": (_e4m3_codes,), form.scale: (_scales("F32") if dtype == "F32" else _e8m0_scales,)}
+        case Mxfp4():
+            return {form.layout.scales: (_e8m0_scales,)}
         case Gptq():
             return _gptq_checks(form, stored, out)
         case Awq():

@@ -140,6 +140,11 @@ class WeightFormat(ABC):
         return 1
 
     @property
+    def marks(self) -> tuple[frozenset[str], ...]:
+        """Sets of general names, such as `weight` and `scale`: a module that has all of one is quantized so."""
+        return ()
+
+    @property
     def needs_extremes(self) -> bool:
         """Whether `quantize` needs the extremes of the whole tensor, or of the set of tensors that share a scale."""
         return False
@@ -216,6 +221,13 @@ class WeightFormat(ABC):
     @abstractmethod
     def codes(self, stored: StoredRows) -> Codes:
         """Return the codes and scales of rows."""
+
+
+class ReadOnlyFormat(WeightFormat):
+    """A format that is dequantized, and that no scheme quantizes to."""
+
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        raise CheckpointError(f"{type(self).__name__} is only read; choose a scheme to quantize to")
 
 
 def check_groups(shape: tuple[int, int], group: int) -> None:

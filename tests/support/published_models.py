@@ -1,4 +1,5 @@
-"""Small random checkpoints that are quantized when they are published: names, layouts and config.json of DeepSeek-V4.
+"""Small random checkpoints that are quantized when they are published: names, layouts and config.json of DeepSeek-V4
+and gpt-oss.
 
 Numpy alone, for conversions without the libraries that load them.
 """
@@ -61,6 +62,49 @@ def deepseek_v4(folder: Path) -> Path:
         tensors[f"layers.{layer}.hc_attn_scale"] = ("F32", np.ones(3, np.float32))
         tensors[f"layers.{layer}.attn_norm.weight"] = ("BF16", bf16(random, hidden))
     return save(folder, tensors, DEEPSEEK_V4)
+
+
+GPT_OSS: dict[str, Any] = {
+    "architectures": ["GptOssForCausalLM"],
+    "model_type": "gpt_oss",
+    "torch_dtype": "bfloat16",
+    "hidden_size": 96,
+    "intermediate_size": 160,
+    "num_local_experts": 3,
+}
+_OPENAI_NAMES = {"model.layers.": "block.", "experts.gate_up_proj": "mlp1_weight", "experts.down_proj": "mlp2_weight"}
+
+
+def gpt_oss(folder: Path, *, quantized: bool = True, openai: bool = False) -> Path:
+    """Write a model with experts in MXFP4, or in BF16 as transformers saves it. `openai`: with OpenAI's own names."""
+    random = np.random.default_rng(30)
+    hidden, inner, experts = 96, 160, 3
+    tensors: Tensors = {"model.embed_tokens.weight": ("BF16", bf16(random, 16, hidden))}
+    for layer in range(2):
+        block = f"model.layers.{layer}"
+        for name, rows in (("self_attn.q_proj", 64), ("mlp.router", experts)):
+            tensors[f"{block}.{name}.weight"] = ("BF16", bf16(random, rows, hidden))
+            tensors[f"{block}.{name}.bias"] = ("BF16", bf16(random, rows))
+        for name, rows, columns in (("gate_up_proj", 2 * inner, hidden), ("down_proj", hidden, inner)):
+            stacked = f"{block}.mlp.experts.{name}"
+            tensors[f"{stacked}_bias"] = ("BF16", bf16(random, experts, rows))
+            if quantized:
+                codes = random.integers(0, 256, (experts, rows, columns // 32, 16), np.uint8)
+                tensors[f"{stacked}_blocks"] = ("U8", codes)
+                tensors[f"{stacked}_scales"] = ("U8", random.integers(118, 124, codes.shape[:3], np.uint8))
+            else:
+                tensors[stacked] = ("BF16", bf16(random, experts, columns, rows))
+    config = GPT_OSS | ({"quantization_config": {"quant_method": "mxfp4"}} if quantized and not openai else {})
+    if openai:
+        tensors = {_openai_name(name): content for name, content in tensors.items()}
+        config = {"hidden_size": hidden, "num_experts": experts}
+    return save(folder, tensors, config)
+
+
+def _openai_name(name: str) -> str:
+    for theirs, openai in _OPENAI_NAMES.items():
+        name = name.replace(theirs, openai)
+    return name.replace("_blocks", ".blocks").replace("_scales", ".scales").replace("weight_bias", "bias")
 
 
 def save(folder: Path, tensors: Tensors, config: dict[str, Any]) -> Path:

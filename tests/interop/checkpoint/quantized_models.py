@@ -110,6 +110,92 @@ def deepseek_v4(folder: Path, *, experts: str = "fp4", largest_in_groups: bool =
     return SourceModel(config, _spread(tensors))
 
 
+GPT_OSS: dict[str, Any] = {
+    "architectures": ["GptOssForCausalLM"],
+    "attention_bias": True,
+    "head_dim": 32,
+    "hidden_act": "silu",
+    "hidden_size": 128,
+    "initial_context_length": 128,
+    "intermediate_size": 96,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "max_position_embeddings": 4096,
+    "model_type": "gpt_oss",
+    "num_attention_heads": 4,
+    "num_experts_per_tok": 2,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 2,
+    "num_local_experts": 4,
+    "rms_norm_eps": 1e-5,
+    "rope_scaling": {
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "factor": 32.0,
+        "original_max_position_embeddings": 128,
+        "rope_type": "yarn",
+        "truncate": False,
+    },
+    "rope_theta": 150000,
+    "sliding_window": 16,
+    "swiglu_limit": 7.0,
+    "tie_word_embeddings": False,
+    "vocab_size": 256,
+}
+GPT_OSS_QUANTIZATION = {
+    "modules_to_not_convert": [
+        "model.layers.*.self_attn",
+        "model.layers.*.mlp.router",
+        "model.embed_tokens",
+        "lm_head",
+    ],
+    "quant_method": "mxfp4",
+}
+
+
+def gpt_oss(
+    dtype: torch.dtype = torch.bfloat16, *, quantized: bool = True, largest_in_groups: bool = False, seed: int = 30
+) -> SourceModel:
+    """Return gpt-oss, with experts in MXFP4 as it is published, or in `dtype` as transformers saves it."""
+    generator = torch.Generator().manual_seed(seed)
+    hidden, inner, experts = (GPT_OSS[name] for name in ("hidden_size", "intermediate_size", "num_local_experts"))
+    heads, pairs, size = (GPT_OSS[name] for name in ("num_attention_heads", "num_key_value_heads", "head_dim"))
+
+    def new(*shape: int, scale: float = 0.05) -> torch.Tensor:
+        return (torch.randn(shape, generator=generator) * scale).to(dtype)
+
+    tensors = {
+        "model.embed_tokens.weight": new(GPT_OSS["vocab_size"], hidden, scale=1),
+        "model.norm.weight": 1 + new(hidden),
+        "lm_head.weight": new(GPT_OSS["vocab_size"], hidden),
+    }
+    for layer in range(GPT_OSS["num_hidden_layers"]):
+        block = f"model.layers.{layer}"
+        for name, rows, columns in (
+            ("self_attn.q_proj", heads * size, hidden),
+            ("self_attn.k_proj", pairs * size, hidden),
+            ("self_attn.v_proj", pairs * size, hidden),
+            ("self_attn.o_proj", hidden, heads * size),
+            ("mlp.router", experts, hidden),
+        ):
+            tensors |= {f"{block}.{name}.weight": new(rows, columns), f"{block}.{name}.bias": new(rows)}
+        tensors[f"{block}.self_attn.sinks"] = new(heads, scale=1)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            tensors[f"{block}.{name}.weight"] = 1 + new(hidden)
+        for name, rows, columns in (("gate_up_proj", 2 * inner, hidden), ("down_proj", hidden, inner)):
+            stacked = f"{block}.mlp.experts.{name}"
+            tensors[f"{stacked}_bias"] = new(experts, rows)
+            if quantized:
+                codes = e2m1_codes(generator, experts * rows, columns, largest_in_groups=largest_in_groups)
+                tensors[f"{stacked}_blocks"] = codes.reshape(experts, rows, columns // 32, 16)
+                tensors[f"{stacked}_scales"] = powers(generator, experts, rows, columns // 32, about=-6)
+            else:
+                tensors[stacked] = new(experts, columns, rows)
+    config = {**GPT_OSS, "dtype": str(dtype).removeprefix("torch.")}
+    if quantized:
+        config["quantization_config"] = GPT_OSS_QUANTIZATION
+    return SourceModel(config, _spread(tensors))
+
+
 def _without_powers() -> dict[str, Any]:
     return {name: value for name, value in DEEPSEEK_QUANTIZATION.items() if name != "scale_fmt"}
 

@@ -135,7 +135,7 @@ def _tasks(by_output: Mapping[str, list[CopyStep | DequantizeStep]], refusals: R
     for output, steps in sorted(by_output.items()):
         try:
             header = layout(
-                ((step.output, step.source.dtype, step.source.shape) for step in steps),
+                ((step.output, step.source.dtype, step.source.tensor_shape) for step in steps),
                 {"format": "pt"},
             )
         except CheckpointError as error:
@@ -194,4 +194,4 @@ def _matching(part: SourceRange | None, expected: StoredTensor) -> SourceRange:
             "by config.json",
             file=part.file,
         )
-    return SourceRange(part.file, part.tensor, part.dtype, expected.shape, part.begin, part.end)
+    return SourceRange(part.file, part.tensor, part.dtype, expected.matrix or expected.shape, part.begin, part.end)

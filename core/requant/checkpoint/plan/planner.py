@@ -30,6 +30,7 @@ from requant.checkpoint.plan.source import Reserve, Source, read_source, unlimit
 from requant.checkpoint.plan.stored_formats import stored_formats
 from requant.checkpoint.plan.warnings import left_out_warnings, quantization_warnings
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
+from requant.checkpoint.quantization_config.methods import OF_OPENAI
 from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.selection import Selection, with_default_entries
@@ -124,6 +125,12 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
         raise CheckpointError("quantizing requires a scheme")
     scheme = scheme_named(request.scheme)
     weight_format = scheme.format(request.profile)
+    if quantization_of(source) is OF_OPENAI:
+        raise CheckpointError(
+            "these are OpenAI's own files of gpt-oss, and no loader of quantized models knows their names. Quantize "
+            "those that transformers loads, with model.layers.0.mlp.experts.gate_up_proj_blocks: in the directory that "
+            "original/ is in"
+        )
     profile = entry_named(CHECKPOINT_PROFILES, request.profile, "checkpoint profile")
     content = _content(source, request)
     names = [each.name for each in content.tensors]
@@ -169,7 +176,7 @@ class _Content:
 
 def _content(source: Source, request: Request) -> _Content:
     """Return what a checkpoint holds; what is quantized, as it is dequantized. Raises CheckpointError."""
-    quantization = quantization_of(source.config)
+    quantization = quantization_of(source)
     if quantization is None:
         if request.dtype is not None:
             raise ParameterError(
@@ -212,7 +219,7 @@ def _left(tasks: Iterable[Task]) -> list[str]:
 
 
 def _dequantization(source: Source, request: Request) -> Plan:
-    if quantization_of(source.config) is None:
+    if quantization_of(source) is None:
         raise CheckpointError("config.json has no quantization_config: the weights are not quantized")
     content = _content(source, request)
     assert content.dtype is not None

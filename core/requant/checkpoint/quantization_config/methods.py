@@ -10,6 +10,7 @@
   `checkpoint_format`.
 - awq, its GEMM layout: autoawq 0.2.9, `AwqConfig.to_transformers_dict` (`models/_config.py`); transformers 5.23.0,
   `AwqConfig`; vLLM 0.33.0, `AWQConfig` (`model_executor/layers/quantization/awq.py`).
+- mxfp4, the experts of gpt-oss: transformers 5.23.0, `Mxfp4Config`, which says nothing of how they are stored.
 - bitsandbytes with NF4: transformers 5.23.0, `BitsAndBytesConfig.to_dict` (`utils/quantization_config.py`).
 """
 
@@ -33,6 +34,7 @@ from requant.checkpoint.scheme import (
 from requant.checkpoint.weights.awq import Awq
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.mxfp4 import Mxfp4Experts
 from requant.checkpoint.weights.nf4 import Nf4
 from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError, excerpt
@@ -238,6 +240,14 @@ def _nf4_from_config(members: Mapping[str, Any]) -> Nf4:
     return Nf4()
 
 
+OF_OPENAI: Mapping[str, Any] = {"quant_method": "mxfp4", "layout": "openai"}
+"""What is not said of OpenAI's own files of gpt-oss, whose config.json has no quantization_config."""
+
+
+def _mxfp4_from_config(members: Mapping[str, Any]) -> Mxfp4Experts:
+    return Mxfp4Experts(transposed=members.get("layout") != OF_OPENAI["layout"])
+
+
 PRESETS: Mapping[str, Preset] = {
     "FINE_GRAINED_FP8": _fp8("F32"),
     "FINE_GRAINED_FP8_UE8M0": _fp8("F8_E8M0"),
@@ -251,6 +261,7 @@ METHODS: Mapping[str, Callable[[Mapping[str, Any]], WeightFormat]] = {
     "fp8": _fp8_from_config,
     "awq": _awq_from_config,
     "bitsandbytes": _nf4_from_config,
+    "mxfp4": _mxfp4_from_config,
     "gptq": _gptq_from_config,
     "auto-round": _gptq_from_config,
 }

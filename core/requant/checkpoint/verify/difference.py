@@ -118,13 +118,13 @@ class _Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.content.source.shape if isinstance(self.content, PlainWeight) else self.content.shape
+        return self.content.source.tensor_shape
 
     @property
     def has_values(self) -> bool:
         """Whether it can be read as f32, in rows."""
-        is_matrix = len(self.shape) == 2 and self.kind in ("BF16", "F16", "F32")
-        return is_matrix or isinstance(self.content, QuantizedWeight)
+        has_rows = len(self.shape) > 1 and self.kind in ("BF16", "F16", "F32")
+        return has_rows or isinstance(self.content, QuantizedWeight)
 
 
 def _tensors(store: Store) -> dict[str, _Tensor]:
@@ -135,7 +135,7 @@ def _tensors(store: Store) -> dict[str, _Tensor]:
     def plain(stored: SourceRange) -> _Tensor:
         return _Tensor(PlainWeight(files, stored), stored.dtype)
 
-    quantization = quantization_of(source.config)
+    quantization = quantization_of(source)
     if quantization is None:
         return {
             entry.name: plain(SourceRange.of(name, entry))

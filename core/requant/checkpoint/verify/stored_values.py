@@ -4,7 +4,7 @@
 | --- | --- |
 | scales in BF16, F16, F32 | NaN, infinite, negative (not with GPTQ's symmetric codes), 0 of a code that is not 0 |
 | scales in E4M3 (NVFP4) | NaN, negative, 0 of a code that is not 0 |
-| scales in E8M0 (MX formats, UE8M0) | 255, the NaN, or infinite for some loaders; 0 is 2^-127 |
+| scales in E8M0 (MX formats, UE8M0) | 255: the NaN, or infinite, or 2^128, by the loader; 0 is 2^-127 |
 | `weight_global_scale` | NaN, infinite, negative, 0 |
 | FP8 codes | NaN |
 | integers of fewer than 8 bits in bytes, and their zero points | beyond the bits |
@@ -46,7 +46,7 @@ from requant.checkpoint.weights.compressed_tensors import FloatQuantized, IntQua
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.floats import EPSILON, values
 from requant.checkpoint.weights.gptq import Gptq
-from requant.checkpoint.weights.mxfp4 import Mxfp4
+from requant.checkpoint.weights.mxfp4 import GPT_OSS, Mxfp4, Mxfp4Experts
 from requant.checkpoint.weights.nf4 import Nf4, is_written_state
 from requant.checkpoint.weights.weight_format import Array
 from requant.errors import CheckpointError
@@ -187,6 +187,8 @@ def _checks(source: QuantizedSource) -> dict[str, tuple[Check, ...]]:
             return {"weight": (_e4m3_codes,), form.scale: (_scales("F32") if dtype == "F32" else _e8m0_scales,)}
         case Mxfp4():
             return {form.layout.scales: (_e8m0_scales,)}
+        case Mxfp4Experts():
+            return {GPT_OSS.scales: (_finite_e8m0_scales,)}
         case Gptq():
             return _gptq_checks(form, stored, out)
         case Awq():
@@ -252,6 +254,11 @@ def _e4m3_scales(piece: Array, begin: int) -> Wrong:
 def _e8m0_scales(piece: Array, begin: int) -> Wrong:
     if int(piece.max()) == _E8M0_NAN:
         yield "NaN", piece == _E8M0_NAN
+
+
+def _finite_e8m0_scales(piece: Array, begin: int) -> Wrong:
+    if int(piece.max()) == _E8M0_NAN:
+        yield "255, which is 2^128 to the loaders of gpt-oss and NaN to all others", piece == _E8M0_NAN
 
 
 def _e4m3_codes(piece: Array, begin: int) -> Wrong:

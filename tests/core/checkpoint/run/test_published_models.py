@@ -10,23 +10,25 @@ import pytest
 
 from requant.checkpoint.plan.model import Direction, Request
 from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.run import steps
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.verify.difference import diff
 from requant.checkpoint.verify.verification import verify
 from requant.checkpoint.weights.floats import bits_of
+from requant.errors import CheckpointError
 from tests.oracles import mxfp4, weight_layouts
 from tests.support.hand_made_plan import read_safetensors
 from tests.support.model_directory import contents
-from tests.support.published_models import deepseek_v4
+from tests.support.published_models import deepseek_v4, gpt_oss
 
 CPU = "compressed-tensors-cpu"
 IGNORE = ("default",)
 
 
-def convert(source: Path, target: Path, scheme: str | None) -> Path:
+def convert(source: Path, target: Path, scheme: str | None, ignore: tuple[str, ...] = IGNORE) -> Path:
     direction = Direction.DEQUANTIZE if scheme is None else Direction.QUANTIZE
-    request = Request(direction, scheme, "" if scheme is None else CPU, IGNORE if scheme else ())
+    request = Request(direction, scheme, "" if scheme is None else CPU, ignore if scheme else ())
     plan = plan_conversion(LocalStore(source), request)
     run_plan(plan, LocalStore(source), LocalStore(target))
     return target
@@ -98,3 +100,120 @@ def test_deepseek_v4_differs_nowhere_from_its_numbers(tmp_path: Path) -> None:
     found = diff(LocalStore(source), LocalStore(convert(source, tmp_path / "plain", None)))
     assert found.differences == ()
     assert found.compared == 25
+
+
+def numbers_of(codes: bytes, scales: bytes, shape: tuple[int, int, int], dtype: str) -> np.ndarray:
+    """Return the bits of what is stored [experts, rows, columns / 32, 16]."""
+    experts, rows, columns = shape
+    halves = np.frombuffer(codes, np.uint8).reshape(experts, rows, columns // 2)
+    each = np.stack([halves & 15, halves >> 4], axis=-1).reshape(shape)
+    bytes_ = np.repeat(np.frombuffer(scales, np.uint8).reshape(experts, rows, columns // 32), 32, axis=2)
+    table = np.array([[mxfp4.value(code, byte, dtype.lower()) for code in range(16)] for byte in range(256)])
+    return bits_of(table.astype(np.float32)[bytes_, each].reshape(experts * rows, columns), dtype).reshape(shape)
+
+
+STACKED = {"gate_up_proj": (3, 320, 96), "down_proj": (3, 96, 160)}
+
+
+@pytest.mark.parametrize("small_pieces", [False, True])
+def test_gpt_oss_to_bf16(small_pieces: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As transformers saves it: the matrices of experts are transposed, and biases stay as they are."""
+    if small_pieces:
+        monkeypatch.setattr(steps, "PIECE_OF_COLUMNS", 0)
+        monkeypatch.setattr(LocalStore, "read_size", 5000)
+    source = gpt_oss(tmp_path / "source")
+    plain = convert(source, tmp_path / "plain", None)
+    found, before = tensors(plain), tensors(source)
+    stacked = {f"model.layers.{layer}.mlp.experts.{name}" for layer in range(2) for name in STACKED}
+    assert found.keys() == {name for name in before if not name.endswith(("_blocks", "_scales"))} | stacked
+    for name, data in found.items():
+        if name not in stacked:
+            assert data == before[name]
+            continue
+        experts, rows, columns = shape = STACKED[name.rpartition(".")[2]]
+        numbers = numbers_of(before[f"{name}_blocks"], before[f"{name}_scales"], shape, "BF16")
+        restored = np.frombuffer(data, np.uint16).reshape(experts, columns, rows)
+        np.testing.assert_array_equal(restored, numbers.transpose(0, 2, 1))
+    assert "quantization_config" not in json.loads((plain / "config.json").read_text())
+    assert diff(LocalStore(source), LocalStore(plain)).differences == ()
+    assert verify(LocalStore(source)).faults == ()
+
+
+def test_openai_s_own_names(tmp_path: Path) -> None:
+    """Nothing is transposed, and nothing else is made of them."""
+    source = gpt_oss(tmp_path / "source", openai=True)
+    before, found = tensors(source), tensors(convert(source, tmp_path / "plain", None))
+    for layer in range(2):
+        for name, theirs in (("gate_up_proj", "mlp1_weight"), ("down_proj", "mlp2_weight")):
+            tensor, shape = f"block.{layer}.mlp.{theirs}", STACKED[name]
+            numbers = numbers_of(before[f"{tensor}.blocks"], before[f"{tensor}.scales"], shape, "BF16")
+            np.testing.assert_array_equal(np.frombuffer(found[tensor], np.uint16).reshape(shape), numbers)
+            bias = tensor.replace("weight", "bias")
+            assert found[bias] == before[bias]
+    assert diff(LocalStore(source), LocalStore(tmp_path / "plain")).differences == ()
+    with pytest.raises(CheckpointError, match="Quantize those that transformers loads"):
+        convert(source, tmp_path / "quantized", "NVFP4A16")
+
+
+@pytest.mark.parametrize("scheme", ["NVFP4A16", "FP8_BLOCK", "MXFP4A16", "W8A8"])
+def test_gpt_oss_in_one_pass(scheme: str, tmp_path: Path) -> None:
+    source = gpt_oss(tmp_path / "source")
+    converted = same_in_one_pass(source, tmp_path, scheme)
+    assert verify(LocalStore(converted)).faults == ()
+
+
+def test_gpt_oss_of_bf16_becomes_linear_modules(tmp_path: Path) -> None:
+    """Of those of which nothing is quantized stays what was."""
+    source = gpt_oss(tmp_path / "source", quantized=False)
+    before = tensors(source)
+    plain = convert(convert(source, tmp_path / "w8", "W8A16:channel"), tmp_path / "plain", None)
+    found = tensors(plain)
+    for name, (experts, rows, columns) in STACKED.items():
+        stacked = np.frombuffer(before[f"model.layers.1.mlp.experts.{name}"], np.uint16)
+        biases = np.frombuffer(before[f"model.layers.1.mlp.experts.{name}_bias"], np.uint16).reshape(experts, rows)
+        parts = {"gate_proj": 0, "up_proj": 1} if name == "gate_up_proj" else {"down_proj": 0}
+        for expert in range(experts):
+            for part, first in parts.items():
+                module = f"model.layers.1.mlp.experts.{expert}.{part}"
+                bias = np.frombuffer(found[f"{module}.bias"], np.uint16)
+                np.testing.assert_array_equal(bias, biases[expert, first :: len(parts)])
+                expected = stacked.reshape(experts, columns, rows)[expert, :, first :: len(parts)].T
+                restored = np.frombuffer(found[f"{module}.weight"], np.uint16).reshape(expected.shape)
+                numbers, others = (np.asarray(each, np.uint32) << 16 for each in (restored, expected))
+                difference = np.abs(numbers.view(np.float32) - others.view(np.float32))
+                assert difference.max() <= 2 / 127
+    assert len([name for name in found if ".experts." in name]) == 2 * experts * 3 * 2
+    together = convert(source, tmp_path / "together", "W8A16:channel", ("default", "re:.*experts.*"))
+    kept = tensors(together)
+    assert {name: data for name, data in kept.items() if ".experts." in name} == {
+        name: data for name, data in before.items() if ".experts." in name
+    }
+
+
+def test_gate_and_up_of_an_expert_share_a_scale(tmp_path: Path) -> None:
+    """As llm-compressor gives it to them in memory."""
+    for quantized in (True, False):
+        source = gpt_oss(tmp_path / f"source {quantized}", quantized=quantized)
+        found = tensors(convert(source, tmp_path / f"nvfp4 {quantized}", "NVFP4A16"))
+        for layer in range(2):
+            for expert in range(3):
+                module = f"model.layers.{layer}.mlp.experts.{expert}"
+                scales = [found[f"{module}.{name}_proj.weight_global_scale"] for name in ("gate", "up")]
+                assert scales[0] == scales[1]
+
+
+def test_a_scale_of_255_is_a_fault(tmp_path: Path) -> None:
+    source = gpt_oss(tmp_path / "source")
+    (place,) = (each for each in source.glob("*.safetensors") if "model.layers.0.mlp.experts.down_proj_scales" in
+                tensors_of_file(each))  # fmt: skip
+    data = bytearray(place.read_bytes())
+    at = data.index(read_safetensors(place)["model.layers.0.mlp.experts.down_proj_scales"])
+    data[at + 7] = 255
+    place.write_bytes(data)
+    (fault,) = verify(LocalStore(source)).faults
+    assert "255, which is 2^128 to the loaders of gpt-oss and NaN to all others" in fault.detail
+    assert (fault.tensor, fault.index) == ("model.layers.0.mlp.experts.down_proj_scales", (1, 2))
+
+
+def tensors_of_file(path: Path) -> set[str]:
+    return set(read_safetensors(path))

@@ -1,4 +1,4 @@
-"""MXFP4 of DeepSeek-V4: all codes with all scales equal exact fractions, in every dtype."""
+"""MXFP4 of DeepSeek-V4 and gpt-oss: all codes with all scales equal exact fractions, in every dtype."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from requant.checkpoint.weights.floats import bits_of
-from requant.checkpoint.weights.mxfp4 import DEEPSEEK, Mxfp4
+from requant.checkpoint.weights.mxfp4 import DEEPSEEK, GPT_OSS, Mxfp4, Mxfp4Experts
 from requant.checkpoint.weights.weight_format import Extremes, PlainRows, StoredRows, StoredTensor
 from requant.errors import CheckpointError
 from tests.oracles import mxfp4 as oracle
@@ -16,6 +16,9 @@ DTYPES = ("BF16", "F16", "F32")
 SHAPE = (256, 64)
 """A row for each byte of a scale, with all codes in order in the first group, and in another order in the second."""
 CODES = np.concatenate([np.arange(32) % 16, np.arange(32) * 7 % 16]).astype(np.uint8)
+
+
+E2M1_BY_PLACE = np.array([-6, -4, -3, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 
 
 def all_codes() -> np.ndarray:
@@ -42,6 +45,65 @@ def test_all_codes_with_all_scales(scale_dtype: str, largest: str, dtype: str) -
         np.testing.assert_array_equal(restored, expected(dtype, largest))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_all_codes_with_all_scales_of_gpt_oss(dtype: str) -> None:
+    """Where 255 is 2^128, and 0 times that is 0. Every second row is the weight's, and every other one another's."""
+    scales = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 2, axis=1)
+    found = {"blocks": all_codes(), "scales": scales}
+    every = expected(dtype, "2^128")
+    for first, step in ((0, 1), (0, 2), (1, 2)):
+        form, shape = Mxfp4(GPT_OSS, "U8", first, step), (256 // step, 64)
+        described = {each.suffix: (each.dtype, each.shape) for each in form.stored(dtype, shape)}
+        assert described == {"blocks": ("U8", (256, 32)), "scales": ("U8", (256, 2))}
+        for rows in (1, 13, 256):
+            restored = dequantized(form, found, described, dtype, shape, rows)
+            np.testing.assert_array_equal(restored, every[first::step])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("transposed", [True, False])
+def test_experts(transposed: bool, dtype: str) -> None:
+    """The 256 rows are those of 2 experts. Pieces are whole groups, and of one expert where it is transposed."""
+    scales = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 2, axis=1)
+    found = {"blocks": all_codes(), "scales": scales}
+    tensors = {
+        "blocks": StoredTensor("blocks", "U8", (2, 128, 2, 16)),
+        "scales": StoredTensor("scales", "U8", (2, 128, 2)),
+    }
+    form, shape = Mxfp4Experts(transposed).resolve_from_stored(tensors, None)
+    assert shape == ((128, 128) if transposed else (256, 64))
+    assert form.tensor_shape(shape) == ((2, 64, 128) if transposed else (2, 128, 64))
+    assert form.tensor_name("a.experts.gate_up_proj") == "a.experts.gate_up_proj"
+    stored = {each.suffix: each for each in form.stored(dtype, shape)}
+    assert {suffix: each.shape for suffix, each in stored.items()} == {
+        suffix: each.shape for suffix, each in tensors.items()
+    }
+    assert {suffix: each.matrix for suffix, each in stored.items()} == {
+        suffix: array.shape for suffix, array in found.items()
+    }
+    every = expected(dtype, "2^128")
+    numbers = np.concatenate([every[:128].T, every[128:].T]) if transposed else every
+    described = {suffix: (each.dtype, each.shape) for suffix, each in stored.items()}
+    assert (form.rows_together, form.rows_within) == ((32, 64) if transposed else (1, 0))
+    for rows in (32, 64) if transposed else (1, 13, 256):
+        np.testing.assert_array_equal(dequantized(form, found, described, dtype, shape, rows), numbers)
+
+
+def test_codes_of_experts() -> None:
+    scales = np.arange(256, dtype=np.uint8).reshape(128, 2)
+    parts = {"blocks": all_codes()[:128], "scales": scales}
+    for transposed in (True, False):
+        form = Mxfp4Experts(transposed, 1, 128, 64)
+        shape = (64, 128) if transposed else (128, 64)
+        codes = form.codes(StoredRows(parts, {"blocks": "U8", "scales": "U8"}, shape, 0, shape[0]))
+        width = shape[1] // codes.scales.shape[1]
+        with np.errstate(over="ignore", invalid="ignore"):
+            numbers = E2M1_BY_PLACE[codes.codes + 7] * np.repeat(codes.scales, width, axis=1)
+        values = form.dequantize(StoredRows(parts, {"blocks": "U8", "scales": "U8"}, shape, 0, shape[0]), "F32")
+        known = np.isfinite(numbers)
+        np.testing.assert_array_equal(numbers[known], values[known])
+
+
 def test_codes_and_scales() -> None:
     form = Mxfp4(DEEPSEEK, "F8_E8M0")
     parts = {"weight": all_codes().view(np.int8), "scale": np.repeat(np.arange(256, dtype=np.uint8)[:, None], 2, 1)}
@@ -59,6 +121,13 @@ def test_what_is_not_whole_groups_is_refused() -> None:
         form.resolve_from_stored(tensors, None)
     with pytest.raises(CheckpointError, match="in groups of 32"):
         form.stored("BF16", (4, 48))
+
+
+@pytest.mark.parametrize("shape", [(2, 128, 2, 8), (2, 128, 32), (0, 128, 2, 16), (16,)])
+def test_blocks_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    tensors = {"blocks": StoredTensor("blocks", "U8", shape)}
+    with pytest.raises(CheckpointError, match=r"expected \[experts, out, in / 32, 16\]"):
+        Mxfp4Experts(True).resolve_from_stored(tensors, None)
 
 
 def test_it_is_only_read() -> None:

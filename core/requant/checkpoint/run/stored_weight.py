@@ -214,8 +214,11 @@ def row_ranges(*weights: Weight) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows that all weights can be read in."""
     out, columns = weights[0].shape
     together = int(np.lcm.reduce([weight.rows_together for weight in weights]))
-    rows = max(together, ELEMENTS // max(columns, 1) // together * together)
-    yield from pieces_of(out, rows, gcd(*(weight.rows_within for weight in weights)))
+    within = gcd(*(weight.rows_within for weight in weights))
+    # Rows that are columns of what is stored cost as much to read as many of them.
+    elements = 3 * ELEMENTS if within else ELEMENTS
+    rows = max(together, elements // max(columns, 1) // together * together)
+    yield from pieces_of(out, rows, within)
 
 
 def pieces_of(out: int, rows: int, within: int) -> Iterator[tuple[int, int]]:

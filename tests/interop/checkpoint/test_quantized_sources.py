@@ -65,7 +65,7 @@ def same(first: torch.Tensor, second: torch.Tensor) -> bool:
     nan = first.isnan()
     size = first.element_size()
     known = (~nan).reshape(-1).repeat_interleave(size)
-    return torch.equal(nan, second.isnan()) and torch.equal(bits[0][known], bits[1][known])
+    return bool(torch.equal(nan, second.isnan())) and bool(torch.equal(bits[0][known], bits[1][known]))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

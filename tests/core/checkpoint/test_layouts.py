@@ -354,7 +354,7 @@ def test_configs_that_are_not_read(members: dict[str, Any], message: str) -> Non
     ("stored", "members", "message"),
     [
         ([FP8[0]], {}, "a.weight: is F8_E4M3, but its module has no known scale"),
-        ([FP4[0]], {"expert_dtype": "fp4"}, "a.weight: is I8, but its module has no known scale"),
+        ([FP4[0]], {"expert_dtype": "fp4"}, "a.weight: is I8, the codes of a quantized weight, but its module has no"),
         (FP4, {}, 'weight is I8, but config.json does not say "expert_dtype": "fp4"'),
         (FP4, {"expert_dtype": "fp8"}, 'weight is I8, but config.json does not say "expert_dtype": "fp4"'),
         (FP4, {"expert_dtype": "fp6"}, "expert_dtype is 'fp6'; expected fp8 or fp4"),

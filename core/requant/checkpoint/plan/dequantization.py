@@ -39,8 +39,8 @@ ACTIVATIONS = {
 }  # fmt: skip
 """Parameters for quantized activations, of which a plain checkpoint has none."""
 
+_CODES = ("I8", "U8")
 _SMALL_FLOATS = {name for name, dtype in DTYPES.items() if name.startswith("F") and dtype.bits <= 8}
-_BYTES = ("I8", "U8")
 _FLOATS = ("BF16", "F16", "F32")
 # Matching a name may take a millisecond.
 _MODULES_BETWEEN_CHECKS = 16
@@ -101,9 +101,16 @@ def dequantized_tensors(
                     file=part.file,
                     tensor=part.tensor,
                 )
-            elif part.dtype in _SMALL_FLOATS or (parameter == "weight" and part.dtype in _BYTES):
+            elif part.dtype in _SMALL_FLOATS:
                 refusals.add(
                     f"is {part.dtype}, but its module has no known scale to dequantize it with",
+                    file=part.file,
+                    tensor=part.tensor,
+                )
+            elif parameter == "weight" and part.dtype in _CODES:
+                refusals.add(
+                    f"is {part.dtype}, the codes of a quantized weight, but its module has no scale: the checkpoint is "
+                    "incomplete",
                     file=part.file,
                     tensor=part.tensor,
                 )

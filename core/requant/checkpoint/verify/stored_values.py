@@ -99,13 +99,18 @@ def _check_weight(files: Files, source: QuantizedSource) -> _Findings:
     scales = next((suffix for suffix in _SCALES if suffix in source.stored), None)
     codes = next(iter(source.stored.values()))
     zero_scales = None
+    # A fault is named by its place in the tensor, not in the matrix that it is read as.
+    shapes = {}
+    if isinstance(source.format, Mxfp4Experts):
+        shapes = {each.suffix: each.shape for each in source.format.stored(source.dtype, source.shape)}
     for suffix, checks in _checks(source).items():
         for check in checks:
             for each in _violations(files, source.stored[suffix], check):
                 if each.what == _ZERO and suffix == scales:
                     zero_scales = each
                 else:
-                    findings.faults.append(_fault(source.stored[suffix], each))
+                    stored = source.stored[suffix]
+                    findings.faults.append(_fault(replace(stored, shape=shapes.get(suffix, stored.shape)), each))
     try:
         if zero_scales is not None and scales is not None:
             lost = _codes_without_scale(weight, scales)

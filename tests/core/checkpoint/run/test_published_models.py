@@ -202,18 +202,30 @@ def test_gate_and_up_of_an_expert_share_a_scale(tmp_path: Path) -> None:
                 assert scales[0] == scales[1]
 
 
-def test_a_scale_of_255_is_a_fault(tmp_path: Path) -> None:
-    source = gpt_oss(tmp_path / "source")
-    (place,) = (each for each in source.glob("*.safetensors") if "model.layers.0.mlp.experts.down_proj_scales" in
-                tensors_of_file(each))  # fmt: skip
-    data = bytearray(place.read_bytes())
-    at = data.index(read_safetensors(place)["model.layers.0.mlp.experts.down_proj_scales"])
-    data[at + 7] = 255
-    place.write_bytes(data)
+def with_byte(source: Path, tensor: str, at: int, byte: int) -> None:
+    """Change a byte of a tensor."""
+    path = next(each for each in source.glob("*.safetensors") if tensor in read_safetensors(each))
+    data = bytearray(path.read_bytes())
+    data[data.index(read_safetensors(path)[tensor]) + at] = byte
+    path.write_bytes(data)
+
+
+def test_a_scale_of_255(tmp_path: Path) -> None:
+    """It is a fault of the checkpoint; dequantized as loaders do, and refused where a weight is quantized again."""
+    tensor = "model.layers.0.mlp.experts.down_proj_scales"
+    source = gpt_oss(tmp_path / "gpt_oss")
+    with_byte(source, tensor, (2 * 96 + 1) * 5 + 2, 255)
     (fault,) = verify(LocalStore(source)).faults
     assert "255, which is 2^128 to the loaders of gpt-oss and NaN to all others" in fault.detail
-    assert (fault.tensor, fault.index) == ("model.layers.0.mlp.experts.down_proj_scales", (1, 2))
-
-
-def tensors_of_file(path: Path) -> set[str]:
-    return set(read_safetensors(path))
+    assert (fault.tensor, fault.index) == (tensor, (2, 1, 2))
+    restored = tensors(convert(source, tmp_path / "plain", None))["model.layers.0.mlp.experts.down_proj"]
+    group = np.frombuffer(restored, np.uint16).reshape(3, 160, 96)[2, 64:96, 1]
+    assert {int(bits) & 0x7FFF for bits in group} <= {0, 0x7F00, 0x7F80}
+    with pytest.raises(CheckpointError, match=r"experts.2.down_proj.weight .* holds a NaN or an infinity .*row 1, "):
+        convert(source, tmp_path / "nvfp4", "NVFP4A16")
+    source = deepseek_v4(tmp_path / "deepseek")
+    with_byte(source, "layers.0.ffn.experts.1.w3.scale", 3 * 10 + 4, 255)
+    (fault,) = verify(LocalStore(source)).faults
+    assert (fault.tensor, fault.index) == ("layers.0.ffn.experts.1.w3.scale", (3, 4))
+    with pytest.raises(CheckpointError, match=r"experts.1.w3.weight .* holds a NaN .*row 3, column 128"):
+        convert(source, tmp_path / "fp8", "FP8_BLOCK")

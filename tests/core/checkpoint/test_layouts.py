@@ -25,7 +25,7 @@ from requant.checkpoint.weights.mxfp4 import Mxfp4
 from requant.checkpoint.weights.nf4 import STATE, read_state
 from requant.checkpoint.weights.weight_format import Array, StoredRows, WeightFormat
 from requant.errors import CheckpointError, ParameterError, UnknownNameError
-from tests.support.planned_checkpoint import HeadersOnly, Tensors, checkpoint, header_of, planned
+from tests.support.planned_checkpoint import HeadersOnly, Tensors, checkpoint, header_of, planned, tensors_of
 
 SCHEMES = [
     "FINE_GRAINED_FP8",
@@ -222,6 +222,30 @@ def test_deepseek_says_beside_the_quantization_how_experts_are_stored() -> None:
         assert step.source.shape == (576, 320)
         assert [each.file for each in step.source.stored.values()] == ["1.safetensors", "2.safetensors"]
         assert json.loads(plan.config).keys() - {"quantization_config"} == {"model_type"}
+
+
+def test_deepseek_v3_as_it_is_published() -> None:
+    """Blocks are cut off, a scale is in another file, which becomes empty, and some modules were not converted."""
+    members = DEEPSEEK | {"modules_to_not_convert": ["b", "lm_head"]}
+    files: dict[str, Tensors] = {
+        "1.safetensors": [FP8[0], ("b.weight", "BF16", (200, 300)), ("a.e_score_correction_bias", "F32", (8,))],
+        "2.safetensors": [FP8[1]],
+        "3.safetensors": [("lm_head.weight", "BF16", (8, 300))],
+    }
+    plan = planned(checkpoint(files, {"quantization_config": members}), None)
+    assert tensors_of(plan) == {
+        "1.safetensors": {
+            "a.weight": ("BF16", (576, 300)),
+            "b.weight": ("BF16", (200, 300)),
+            "a.e_score_correction_bias": ("F32", (8,)),
+        },
+        "3.safetensors": {"lm_head.weight": ("BF16", (8, 300))},
+    }
+    (step,) = steps(plan, DequantizeStep).values()
+    assert {suffix: each.file for suffix, each in step.source.stored.items()} == {
+        "weight": "1.safetensors",
+        "weight_scale_inv": "2.safetensors",
+    }
 
 
 def test_a_scale_of_another_module_is_no_mark() -> None:

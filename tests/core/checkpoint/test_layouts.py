@@ -169,6 +169,11 @@ DEEPSEEK = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic"
             FineGrainedFp8("F8_E8M0", 32, 32, ragged=True, scale="scale"),
         ),
         ({**DEEPSEEK, "expert_dtype": "fp4"}, FP4, Mxfp4(DEEPSEEK_LAYOUT, "F8_E8M0")),
+        (
+            {**DEEPSEEK, "expert_dtype": "fp4"},
+            [FP4[0], ("a.weight_scale_inv", "U8", (576, 10))],
+            Mxfp4(DEEPSEEK_LAYOUT._replace(scales="weight_scale_inv"), "U8"),
+        ),
         (GPTQ, [*gptq(), *G_IDX], Gptq(4, True, has_g_idx=True, ragged=True)),
         ({**GPTQ, "checkpoint_format": "gptq_v2"}, gptq(), Gptq(4, True, version=2, ragged=True)),
         ({**GPTQ, "bits": 8, "group_size": -1, "sym": False}, gptq(bits=8), Gptq(8, False, None, ragged=True)),

@@ -150,7 +150,8 @@ class Experts:
             yield from matrices(source, self.hidden)
 
     def _parts_of_gpt_oss(self, tensor: SourceTensor) -> Iterator[tuple[str, WeightSource]]:
-        prefix, _, parameter = tensor.name.rpartition(".")
+        parameter = tensor.name.rpartition(".")[2]
+        prefix = tensor.name.removesuffix(parameter)
         key, shape = parameter.removesuffix(_BIAS), tensor.source.tensor_shape
         parts, is_bias = _PARTS[key], parameter.endswith(_BIAS)
         both = len(parts) > 1
@@ -167,7 +168,7 @@ class Experts:
             raise CheckpointError(f"shape {list(shape)}: {shape[0]} experts; at most {MAX_EXPERTS} are split")
         for expert in range(shape[0]):
             for first, part in enumerate(parts):
-                module = f"{prefix}.{expert}.{part}"
+                module = f"{prefix}{expert}.{part}"
                 found = _of_expert(tensor.source, module, expert, first, len(parts), is_bias=is_bias)
                 yield f"{module}.{'bias' if is_bias else 'weight'}", found
 

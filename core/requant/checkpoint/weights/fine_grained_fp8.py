@@ -116,6 +116,7 @@ class FineGrainedFp8(WeightFormat):
         """Scales are of the dtype that they have, whatever config.json says."""
         if SCALE in tensors and SHORT_SCALE in tensors:
             raise CheckpointError(f"has both {SCALE} and {SHORT_SCALE}; expected one of them")
+        name = SHORT_SCALE if SHORT_SCALE in tensors else SCALE
         weight = tensors.get(WEIGHT)
         if weight is not None and weight.dtype == "I8":
             if not self.with_fp4:
@@ -123,9 +124,8 @@ class FineGrainedFp8(WeightFormat):
                     'weight is I8, but config.json does not say "expert_dtype": "fp4" with this quant_method: only '
                     "then are its bytes two E2M1 codes each"
                 )
-            return Mxfp4(DEEPSEEK, "F8_E8M0").resolve_from_stored(tensors, stated)
+            return Mxfp4(DEEPSEEK._replace(scales=name), "F8_E8M0").resolve_from_stored(tensors, stated)
         shape = matrix_shape(() if weight is None else weight.shape)
-        name = SHORT_SCALE if SHORT_SCALE in tensors else SCALE
         dtype = tensors[name].dtype if name in tensors else self.scale_dtype
         return replace(self, scale_dtype=dtype, scale=name, with_fp4=False), shape
 

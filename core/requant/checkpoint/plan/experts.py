@@ -86,6 +86,7 @@ def hidden_size(config: Mapping[str, object]) -> int | None:
 
 
 _GPT_OSS = "gpt_oss"
+_FLOATS = ("BF16", "F16", "F32")
 _BYTES_PER_NAME = 300
 _BIAS = "_bias"
 
@@ -166,6 +167,8 @@ class Experts:
             raise CheckpointError(f"shape {list(shape)}; expected [{expected}] of a model of type {_GPT_OSS}")
         if shape[0] > MAX_EXPERTS:
             raise CheckpointError(f"shape {list(shape)}: {shape[0]} experts; at most {MAX_EXPERTS} are split")
+        if tensor.source.dtype not in _FLOATS:
+            raise CheckpointError(f"is {tensor.source.dtype}; only {', '.join(_FLOATS)} is taken apart into experts")
         for expert in range(shape[0]):
             for first, part in enumerate(parts):
                 module = f"{prefix}{expert}.{part}"

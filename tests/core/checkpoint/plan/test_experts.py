@@ -136,6 +136,14 @@ def test_other_shapes_are_refused(name: str, shape: tuple[int, ...], message: st
     assert raised.value.tensor == f"{X}.{name}"
 
 
+@pytest.mark.parametrize("dtype", ["F4", "U8", "F8_E4M3"])
+def test_other_dtypes_are_refused(dtype: str) -> None:
+    """Even where some of the experts are not to be quantized."""
+    tensors: Tensors = [(f"{X}.gate_up_proj", dtype, (COUNT, HIDDEN, 2 * INNER)), *PLAIN[1:]]
+    with pytest.raises(CheckpointError, match=f"is {dtype}; only BF16, F16, F32 is taken apart"):
+        planned(source(tensors, CONFIG), "W8A8", ignore=["re:.*gate_proj", "re:.*up_proj"])
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -66,7 +66,13 @@ def staircase(rule: Rule, part: Part) -> Staircase | None:
         else:
             rising.append((piece, first, last))
     starts.append(_thresholds(rule, part, rising))
-    return _staircase(rule, part, pieces, np.unique(np.concatenate(starts)))
+    return _staircase(rule, part, pieces, ascending(starts))
+
+
+def ascending(codes: Sequence[Codes]) -> Codes:
+    """Return all codes in order, each once. They are in order in pieces, which np.unique does not make use of."""
+    found: Codes = np.sort(np.concatenate(codes), kind="stable")
+    return found[np.append(True, found[1:] != found[:-1])] if found.size else found
 
 
 def _changes(rule: Rule, part: Part, piece: Segment) -> Codes:

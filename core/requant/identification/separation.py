@@ -19,12 +19,12 @@ from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import numpy_dtype
 from requant.description import Array
 from requant.equality.rules import Rule, rule_of
-from requant.equality.staircases import staircase
+from requant.equality.staircases import ascending, staircase
 from requant.equality.steps import TooManySegmentsError, segments
 from requant.errors import RequantError
-from requant.formats.elements import FloatElement
 from requant.identification.candidates import Candidate, options_for
-from requant.identification.sums import largest_sum
+from requant.identification.outcomes import stored_float
+from requant.identification.sums import SumRule, bounds_of_sums
 from requant.integer.product import ProductPlan
 from requant.mlir.types import TensorType, Type, UniformPerAxisType, UniformSubChannelType
 from requant.plan.plan import Plan
@@ -40,6 +40,8 @@ _MAX_PROVEN, _MAX_OUTCOME_BITS = 64, 16
 # Parts of so many inputs are compared as a whole. Of others rules are compared at as many inputs as `_SPREAD` besides
 # the steps of staircases: of rules without a proof, at no others of their own.
 _WHOLE, _SPREAD = 1 << 16, 1 << 12
+# So many inputs that a rule is not defined for are found one after the other.
+_MAX_REFUSED = 1 << 11
 # As outcomes: there is none; and any NaN.
 _NONE = np.iinfo(np.int64).min
 _NAN = _NONE + 1
@@ -97,44 +99,36 @@ def rules_of(call: ArrayCall, candidates: Sequence[Candidate], channel: int) -> 
 
     Those of a product are for sums that 4096 products make up.
     """
-    rules = []
-    largest = None if set(call.types) == {"input"} else largest_sum(call, channel)
+    rules: list[Rule] = []
+    bounds = None if set(call.types) == {"input"} else bounds_of_sums(call, channel)
     for candidate in candidates:
-        plan = _plan(call, candidate, channel)
-        if plan is None:
+        text = ", ".join(f"{name} {value}" for name, value in candidate)
+        planned = _planned(call, candidate, channel)
+        if isinstance(planned, ProductPlan) and planned.stage is not None and bounds is not None:
+            blocks = planned.stage.granularity.count
+            stage = planned.stage.of_block(min(channel, blocks - 1), _ELEMENTS)
+            rules.append(SumRule.of(rule_of(stage, text), planned.accumulation, bounds))
+        elif isinstance(planned, Plan):
+            rules.append(rule_of(planned, text))
+        else:
             return None
-        rule = rule_of(plan, ", ".join(f"{name} {value}" for name, value in candidate))
-        rules.append(rule if largest is None else _within(rule, largest))
     return rules
 
 
-def _within(rule: Rule, largest: int) -> Rule:
-    """Return a rule for integers up to a magnitude."""
-    parts = (
-        replace(each, lowest=max(each.lowest, -largest), highest=min(each.highest, largest)) for each in rule.parts
-    )
-    return replace(rule, parts=tuple(parts))
-
-
-def _plan(call: ArrayCall, candidate: Candidate, channel: int) -> Plan | None:
-    if set(call.types) == {"input"}:
-        narrowed = _of_channel(call, channel)
-        plan = None if narrowed is None else narrowed.planned(options_for(candidate, call)).arithmetic
-        return plan if isinstance(plan, Plan) else None
-    plan = call.planned(options_for(candidate, call)).arithmetic
-    if isinstance(plan, ProductPlan) and plan.stage is not None:
-        blocks = plan.stage.granularity.count
-        return plan.stage.of_block(min(channel, blocks - 1), _ELEMENTS)
-    return None
+def _planned(call: ArrayCall, candidate: Candidate, channel: int) -> object | None:
+    """Return the plan of a product, or of one channel of a conversion."""
+    asked = _of_channel(call, channel) if set(call.types) == {"input"} else call
+    return None if asked is None else asked.planned(options_for(candidate, asked)).arithmetic
 
 
 def _of_channel(call: ArrayCall, channel: int) -> ArrayCall | None:
-    """Return a conversion of many elements that have the parameters of one channel, which stay along an axis. None for
-    blocks, and for parameters along two axes, of which every pair is a rule.
+    """Return a conversion of many elements that have the parameters of one channel, which stay along an axis, or of one
+    block. None for parameters along two axes, of which every pair is a rule.
     """
     source, target = call.types["input"].element, _element(call.options.get("output_type"))
-    axes = {each.axis for each in (source, target) if isinstance(each, UniformPerAxisType)}
-    if len(axes) > 1 or any(isinstance(each, UniformSubChannelType) for each in (source, target)):
+    along: set[object] = {each.axis for each in (source, target) if isinstance(each, UniformPerAxisType)}
+    along |= {each.blocks for each in (source, target) if isinstance(each, UniformSubChannelType)}
+    if len(along) > 1:
         return None
     shape = (1, _ELEMENTS)
     options = dict(call.options)
@@ -144,11 +138,15 @@ def _of_channel(call: ArrayCall, channel: int) -> ArrayCall | None:
 
 
 def one_channel(element: _AnyType, channel: int) -> _AnyType:
-    """Return a type with the parameters of one channel, along the first axis; another type as it is."""
-    if not isinstance(element, UniformPerAxisType):
+    """Return a type with the parameters of one channel, along the first axis, or of one block, which spans the second;
+    another type as it is.
+    """
+    if not isinstance(element, UniformPerAxisType | UniformSubChannelType):
         return element
-    scales, zero_points = (element.scales[channel],), (element.zero_points[channel],)
-    return replace(element, axis=0, scales=scales, zero_points=zero_points)
+    one = replace(element, scales=(element.scales[channel],), zero_points=(element.zero_points[channel],))
+    if isinstance(one, UniformPerAxisType):
+        return replace(one, axis=0)
+    return replace(one, blocks=((0, 1), (1, _ELEMENTS)), scale_shape=(1, 1))
 
 
 def separate(
@@ -179,13 +177,13 @@ def separate(
             if rules is None or of_all is None:
                 others.append(index)
                 break
-            # Of rules of one formula, the first stands for all.
-            same = _of_one_formula(rules)
-            firsts = list(dict.fromkeys(same))
-            places = [firsts.index(each) for each in same]
             for position, part in enumerate(rules[0].parts):
+                # Of rules that are known to be the same, the first stands for all.
+                same = _of_one_kind(rules, position, classes.sure(tied))
+                firsts = list(dict.fromkeys(same))
+                places = np.array([firsts.index(each) for each in same])
                 found = _outcomes([rules[each] for each in firsts], position, is_late)
-                deciding = classes.refine(tied, found.outcomes[places], found.certain[places], found.known[places])
+                deciding = classes.refine(tied, found, places)
                 codes = found.codes[deciding]
                 outcomes = np.stack([_outcomes_at(rule, position, codes)[0] for rule in of_all])
                 values = rules[0].array(part, codes)
@@ -211,11 +209,15 @@ class _Classes:
         tied = [each for each in self.members() if each.size > 1]
         return np.concatenate([*tied, np.zeros(0, np.int64)]).astype(np.int64)
 
-    def refine(self, candidates: Array, outcomes: Array, certain: Array, known: Array) -> Array:
-        """Tell candidates apart by their outcomes, a row for each, first where all have one, then by what some of them
-        refuse, if that is `known`. Return the columns that split a class, of those that split it alike the first.
+    def sure(self, candidates: Array) -> list[int | None]:
+        """Return the class of each candidate, None where it is not certain that no others belong to it."""
+        return [int(self.of_candidate[each]) if self.certain[each] else None for each in candidates.tolist()]
+
+    def refine(self, candidates: Array, found: _Outcomes, places: Array) -> Array:
+        """Tell candidates apart by the outcomes at their `places`, first where all have one, then by what some of them
+        refuse, if that is known. Return the columns that split a class, of those that split it alike the first.
         """
-        self.certain[candidates] &= certain
+        outcomes, known = found.outcomes[places], found.known[places]
         deciding: list[Array] = []
         labels = self.of_candidate[candidates]
         for label in np.unique(labels).tolist():
@@ -232,6 +234,10 @@ class _Classes:
                 deciding.append(self._by_refusals(candidates[rows], given, ~everywhere))
             else:
                 self._doubt(candidates[rows], given[:, ~everywhere])
+        for label in np.unique(self.of_candidate[candidates]).tolist():
+            rows = np.flatnonzero(self.of_candidate[candidates] == label)
+            if np.unique(places[rows]).size > 1:
+                self.certain[candidates[rows]] &= found.certain[places[rows]]
         return np.unique(np.concatenate(deciding))
 
     def _split(self, candidates: Array, outcomes: Array, label: int) -> None:
@@ -262,13 +268,17 @@ class _Classes:
                 self.certain[candidates[rows]] = False
 
 
-def _of_one_formula(rules: Sequence[Rule]) -> list[int]:
-    """Return for each rule the place of the first that has the same formula."""
+def _of_one_kind(rules: Sequence[Rule], position: int, classes: Sequence[int | None]) -> list[int]:
+    """Return for each rule the place of the first that is the same in a part: which has the same formula, or which
+    makes the same number of sums beyond int32 and is of one class by the first part, where int32 holds them.
+    """
     known: dict[object, int] = {}
     found = []
-    for place, rule in enumerate(rules):
-        formulas = tuple(each.steps for each in rule.parts)
-        found.append(place if None in formulas else known.setdefault(formulas, place))
+    for place, (rule, class_) in enumerate(zip(rules, classes, strict=True)):
+        key: object = rule.parts[position].steps
+        if position and isinstance(rule, SumRule) and rule.holds_all_of_int32 and class_ is not None:
+            key = rule.overflow, class_
+        found.append(place if key is None else known.setdefault(key, place))
     return found
 
 
@@ -306,8 +316,9 @@ def _outcomes(rules: Sequence[Rule], position: int, is_late: Callable[[], bool])
         else None
         for index, rule in enumerate(rules)
     ]
-    starts = np.unique(np.concatenate([spread, [part.highest], *(each.starts for each in stairs if each is not None)]))
-    codes = np.unique(np.concatenate([starts, np.maximum(starts - 1, part.lowest)]))
+    known_starts = [each.starts for each in stairs if each is not None]
+    starts = ascending([spread, np.array([part.highest]), *known_starts])
+    codes = ascending([starts, np.maximum(starts - 1, part.lowest)])
     outcomes, certain, known = [], [], []
     for rule, stair in zip(rules, stairs, strict=True):
         numbers, is_known = _outcomes_at(rule, position, codes)
@@ -320,15 +331,14 @@ def _outcomes(rules: Sequence[Rule], position: int, is_late: Callable[[], bool])
 def _outcomes_at(rule: Rule, position: int, codes: Array) -> tuple[Array, bool]:
     """Return the outcomes of inputs of a part, all NaNs as one, and whether it is known where there is none.
 
-    A rule without steps says only which is the first input that it is not defined for.
+    A rule without steps says only which is the first input that it is not defined for: it is asked for the rest, until
+    there are too many.
     """
     part = rule.parts[position]
-    stored = np.empty(codes.size, rule.plan.output_dtype)
-    fails = rule.convert(rule.array(part, codes), stored)
+    array, stored = rule.array(part, codes), np.empty(codes.size, rule.plan.output_dtype)
+    fails = rule.convert(array, stored)
     outcomes = rule.codes(stored)
-    if rule.gives_floats:
-        element = rule.plan.output_type.element
-        assert isinstance(element, FloatElement)
+    if (element := stored_float(rule.plan.output_type.element)) is not None:
         nan = np.isnan(stored.view(numpy_dtype(element)))
         if nan.any():
             outcomes[nan] = _NAN
@@ -339,6 +349,12 @@ def _outcomes_at(rule: Rule, position: int, codes: Array) -> tuple[Array, bool]:
     except TooManySegmentsError:
         pieces = None
     if pieces is None:
+        for _ in range(_MAX_REFUSED):
+            outcomes[fails] = _NONE
+            more = rule.convert(array[fails + 1 :], stored[fails + 1 :])
+            if more is None:
+                return outcomes, True
+            fails += 1 + more
         outcomes[fails:] = _NONE
         return outcomes, False
     of_piece = np.searchsorted(np.array([each.lowest for each in pieces]), codes, "right") - 1
@@ -364,10 +380,12 @@ def _separated(classes: _Classes, inputs: Sequence[DecidingInput], others: tuple
     return Separation(found, chosen, others)
 
 
-def fewest(outcomes: Array) -> list[int]:
-    """Return the columns, at most 16, that tell all rows apart: one after the other that splits the most."""
-    chosen: list[int] = []
-    groups = np.zeros(len(outcomes), np.int64)
+def fewest(outcomes: Array, first: Sequence[int] = ()) -> list[int]:
+    """Return the columns, at most 16, that tell all rows apart: those that are the first, then one after the other that
+    splits the most.
+    """
+    chosen = list(first)
+    groups = np.unique(outcomes[:, chosen], axis=0, return_inverse=True)[1].reshape(-1)
     while len(chosen) < MAX_INPUTS and outcomes.size:
         counts = _group_counts(groups, outcomes)
         place = int(np.argmax(counts))

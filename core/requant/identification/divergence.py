@@ -14,6 +14,7 @@ from requant.convert.explain.explanation import Step, parameter_index
 from requant.convert.explain.requantize import plan_explainer
 from requant.description import Array, OperationCall, PlannedWork
 from requant.errors import RequantError
+from requant.errors.cancellation import LateError
 from requant.identification.candidates import Candidate, options_for
 from requant.identification.separation import one_channel
 from requant.integer.product import ProductPlan
@@ -35,7 +36,7 @@ def first_divergence(call: ArrayCall, index: int, candidate: Candidate, other: C
     """Return the first step at which an element is computed otherwise, or None where no explanation tells."""
     try:
         steps, others = (_steps(call, index, each) for each in (candidate, other))
-    except RequantError:
+    except (RequantError, LateError):
         return None
     for position in range(max(len(steps), len(others))):
         one = steps[position] if position < len(steps) else None

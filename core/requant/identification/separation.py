@@ -19,9 +19,10 @@ from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import numpy_dtype
 from requant.description import Array
 from requant.equality.rules import Rule, rule_of
-from requant.equality.staircases import staircase
+from requant.equality.staircases import Staircase, ascending, staircase
 from requant.equality.steps import TooManySegmentsError, segments
 from requant.errors import RequantError
+from requant.errors.cancellation import LateError
 from requant.formats.elements import FloatElement
 from requant.identification.candidates import Candidate, options_for
 from requant.identification.sums import largest_sum
@@ -40,6 +41,8 @@ _MAX_PROVEN, _MAX_OUTCOME_BITS = 64, 16
 # Parts of so many inputs are compared as a whole. Of others rules are compared at as many inputs as `_SPREAD` besides
 # the steps of staircases: of rules without a proof, at no others of their own.
 _WHOLE, _SPREAD = 1 << 16, 1 << 12
+# Of so many inputs outcomes are compared at once.
+_AT_ONCE = 1 << 14
 # As outcomes: there is none; and any NaN.
 _NONE = np.iinfo(np.int64).min
 _NAN = _NONE + 1
@@ -176,23 +179,48 @@ def separate(
                 of_all = rules_of(call, candidates, channel) if tied.size < len(candidates) else rules
             except RequantError:
                 rules = of_all = None
+            except LateError:
+                classes.certain[tied] = False
+                break
             if rules is None or of_all is None:
                 others.append(index)
                 break
-            # Of rules of one formula, the first stands for all.
-            same = _of_one_formula(rules)
-            firsts = list(dict.fromkeys(same))
-            places = [firsts.index(each) for each in same]
             for position, part in enumerate(rules[0].parts):
-                found = _outcomes([rules[each] for each in firsts], position, is_late)
-                deciding = classes.refine(tied, found.outcomes[places], found.certain[places], found.known[places])
-                codes = found.codes[deciding]
+                if is_late():
+                    classes.certain[tied] = False
+                    break
+                codes = _refined(classes, tied, rules, position, is_late)
                 outcomes = np.stack([_outcomes_at(rule, position, codes)[0] for rule in of_all])
                 values = rules[0].array(part, codes)
                 inputs += [
                     DecidingInput(index, channel, values[place], outcomes[:, place]) for place in range(codes.size)
                 ]
     return _separated(classes, inputs, tuple(others))
+
+
+def _refined(
+    classes: _Classes, tied: Array, rules: Sequence[Rule], position: int, is_late: Callable[[], bool]
+) -> Array:
+    """Tell candidates apart by what their rules give for one part. Return the inputs that do."""
+    # Of rules of one formula, the first stands for all.
+    same = _of_one_formula(rules)
+    firsts = list(dict.fromkeys(same))
+    places = [firsts.index(each) for each in same]
+    compared = [rules[each] for each in firsts]
+    inputs = _inputs(compared, position, is_late)
+    deciding = []
+    # Each time inputs from all over the part.
+    step = -(-inputs.codes.size // _AT_ONCE)
+    for first in range(step):
+        if first and is_late():
+            classes.certain[tied] = False
+            break
+        codes = inputs.codes[first::step]
+        found = [_outcomes_at(rule, position, codes) for rule in compared]
+        known = np.array([each for _, each in found])
+        outcomes = np.stack([each for each, _ in found])
+        deciding.append(codes[classes.refine(tied, outcomes[places], (inputs.proven & known)[places], known[places])])
+    return np.concatenate(deciding)
 
 
 class _Classes:
@@ -273,48 +301,41 @@ def _of_one_formula(rules: Sequence[Rule]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcomes:
-    """What rules give for some inputs, a row for each rule; of which rules it is certain that they are constant between
-    any two of these, and of which it is known what they refuse.
-    """
+class _Inputs:
+    """Inputs of a part, and which rules are constant between any two of these where it is known what they refuse."""
 
     codes: Array
-    outcomes: Array
-    certain: Array
-    known: Array
+    proven: Array
 
 
-def _outcomes(rules: Sequence[Rule], position: int, is_late: Callable[[], bool]) -> _Outcomes:
-    """Return the outcomes at the inputs of one part at which any rule may change, and at those before.
-
-    Of rules for which it is late, nothing is certain.
+def _inputs(rules: Sequence[Rule], position: int, is_late: Callable[[], bool]) -> _Inputs:
+    """Return the inputs of one part at which any rule may change, and those before. Of rules for which it is late,
+    nothing is proven.
     """
     part = rules[0].parts[position]
-    if len(rules) == 1 or part.size <= _WHOLE:
-        if len(rules) == 1:
-            sure = np.ones(1, np.bool_)
-            return _Outcomes(np.array([part.lowest]), np.zeros((1, 1), np.int64), sure, sure)
-        codes = part.lowest + np.arange(part.size, dtype=np.int64)
-        found = [_outcomes_at(rule, position, codes) for rule in rules]
-        sure = np.array([known for _, known in found])
-        return _Outcomes(codes, np.stack([each for each, _ in found]), sure, sure)
+    if len(rules) == 1:
+        return _Inputs(np.array([part.lowest]), np.ones(1, np.bool_))
+    if part.size <= _WHOLE:
+        return _Inputs(part.lowest + np.arange(part.size, dtype=np.int64), np.ones(len(rules), np.bool_))
     # Codes of f64 have 63 bits, more than a float holds.
     spread = part.lowest + np.arange(_SPREAD, dtype=np.int64) * (part.size // _SPREAD)
     stairs = [
-        staircase(rule, rule.parts[position])
+        _staircase_in_time(rule, position)
         if index < _MAX_PROVEN and _outcome_bits(rule) <= _MAX_OUTCOME_BITS and not is_late()
         else None
         for index, rule in enumerate(rules)
     ]
-    starts = np.unique(np.concatenate([spread, [part.highest], *(each.starts for each in stairs if each is not None)]))
-    codes = np.unique(np.concatenate([starts, np.maximum(starts - 1, part.lowest)]))
-    outcomes, certain, known = [], [], []
-    for rule, stair in zip(rules, stairs, strict=True):
-        numbers, is_known = _outcomes_at(rule, position, codes)
-        outcomes.append(numbers)
-        known.append(is_known)
-        certain.append(is_known and stair is not None)
-    return _Outcomes(codes, np.stack(outcomes), np.array(certain), np.array(known))
+    known_starts = [each.starts for each in stairs if each is not None]
+    starts = ascending([spread, np.array([part.highest]), *known_starts])
+    codes = ascending([starts, np.maximum(starts - 1, part.lowest)])
+    return _Inputs(codes, np.array([each is not None for each in stairs]))
+
+
+def _staircase_in_time(rule: Rule, position: int) -> Staircase | None:
+    try:
+        return staircase(rule, rule.parts[position])
+    except LateError:
+        return None
 
 
 def _outcomes_at(rule: Rule, position: int, codes: Array) -> tuple[Array, bool]:
@@ -336,7 +357,7 @@ def _outcomes_at(rule: Rule, position: int, codes: Array) -> tuple[Array, bool]:
         return outcomes, True
     try:
         pieces = None if part.steps is None else segments(part.steps, part.lowest, part.highest)
-    except TooManySegmentsError:
+    except (TooManySegmentsError, LateError):
         pieces = None
     if pieces is None:
         outcomes[fails:] = _NONE

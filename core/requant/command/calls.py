@@ -19,7 +19,7 @@ import numpy as np
 
 from requant.arrays.elements import Array, shaped
 from requant.arrays.json_values import decode_elements
-from requant.arrays.observed import element_of_output, listed_numbers, observable
+from requant.arrays.observed import element_of_output, listed_numbers, observable, outputs_of
 from requant.arrays.types import read_type
 from requant.command.exit_status import DONE
 from requant.command.tensor_files import read_tensor
@@ -196,7 +196,7 @@ class _File:
                 element = element_of_output(called, observable(called, name), known, stated)
                 return self._output(value, element, [*place, "observed", name])
 
-            read["observed"] = {name: observed(name, each) for name, each in outputs.items()}
+            read["observed"] = {name: observed(name, each) for name, each in outputs_of(called, outputs).items()}
         return read
 
     def _arguments(self, called: Operation, arguments: Mapping[str, Any], place: list[str | int]) -> dict[str, Any]:

@@ -118,8 +118,16 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
         calls, options = _File(arguments.calls, operation).read()
     options |= {each.name: parsed[each.name] for each in operation.options if parsed.get(each.name) is not None}
     report = as_json(report_of(operation, run_operation(operation, {given.name: calls}, {}, options)))
-    output.done(json.dumps(report) if parsed["json"] else "\n".join(_lines(report)), report)
+    output.done(json.dumps(report) if parsed["json"] else "\n".join(_lines(_for_people(report))), report)
     return DONE
+
+
+def _for_people(report: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a reply with words in the place of the names of patterns."""
+    from requant.identification.patterns import in_words
+
+    patterns = report.get("patterns")
+    return {**report, "patterns": list(map(in_words, patterns))} if patterns else report
 
 
 def _call_of(called: Operation, given: Mapping[str, Any], *, observed: bool) -> dict[str, Any]:

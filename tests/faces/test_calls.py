@@ -164,6 +164,21 @@ def test_small_floats_are_observed_as_numbers_or_as_their_reply(client: httpx.Cl
     assert answers[1:] == answers[:1] * 2
 
 
+@pytest.mark.parametrize("element", ["f8E4M3FN", "bf16"])
+def test_a_model_s_own_reply_is_observed(client: httpx.Client, element: str) -> None:
+    given = {"datatype": "FP32", "shape": [3], "data": [1.0, 2.5, -0.1]}
+    body = {"inputs": [{**given, "name": "x"}], "parameters": {"output_type": element}}
+    [output] = client.post("/v2/models/quantize/infer", json=body).json()["outputs"]
+    arguments = {"input": "tensor_0", "output_type": element}
+    calls = json.dumps([{"operation": "quantize", "arguments": arguments, "observed": {"output": "tensor_1"}}])
+    inputs = [{**given, "name": "tensor_0"}, {**output, "name": "tensor_1"}]
+    for each in inputs:
+        each.pop("parameters", None)
+    reply = client.post("/v2/models/identify/infer", json={"inputs": inputs, "parameters": {"calls": calls}})
+    consistent = as_members(reply.json()["parameters"])["consistent"]
+    assert {"profile": "stablehlo"} in consistent[0]["candidates"]
+
+
 def test_a_number_that_is_too_large_for_a_small_float(client: httpx.Client) -> None:
     call, _ = small_floats("f8E4M3FN")
     reply = client.post(ROUTE, json={"calls": [{**call, "observed": {"output": {"values": [1.5, 1e5, 0.0, "NaN"]}}}]})

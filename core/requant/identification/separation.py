@@ -19,9 +19,10 @@ from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import numpy_dtype
 from requant.description import Array
 from requant.equality.rules import Rule, rule_of
-from requant.equality.staircases import ascending, staircase
+from requant.equality.staircases import Staircase, ascending, staircase
 from requant.equality.steps import TooManySegmentsError, segments
 from requant.errors import RequantError
+from requant.errors.cancellation import LateError
 from requant.identification.candidates import Candidate, options_for
 from requant.identification.outcomes import stored_float
 from requant.identification.sums import SumRule, bounds_of_sums
@@ -40,6 +41,8 @@ _MAX_PROVEN, _MAX_OUTCOME_BITS = 64, 16
 # Parts of so many inputs are compared as a whole. Of others rules are compared at as many inputs as `_SPREAD` besides
 # the steps of staircases: of rules without a proof, at no others of their own.
 _WHOLE, _SPREAD = 1 << 16, 1 << 12
+# Of so many inputs outcomes are compared at once.
+_AT_ONCE = 1 << 14
 # So many inputs that a rule is not defined for are found one after the other.
 _MAX_REFUSED = 1 << 11
 # As outcomes: there is none; and any NaN.
@@ -174,23 +177,50 @@ def separate(
                 of_all = rules_of(call, candidates, channel) if tied.size < len(candidates) else rules
             except RequantError:
                 rules = of_all = None
+            except LateError:
+                classes.certain[tied] = False
+                break
             if rules is None or of_all is None:
                 others.append(index)
                 break
             for position, part in enumerate(rules[0].parts):
-                # Of rules that are known to be the same, the first stands for all.
-                same = _of_one_kind(rules, position, classes.sure(tied))
-                firsts = list(dict.fromkeys(same))
-                places = np.array([firsts.index(each) for each in same])
-                found = _outcomes([rules[each] for each in firsts], position, is_late)
-                deciding = classes.refine(tied, found, places)
-                codes = found.codes[deciding]
+                if is_late():
+                    classes.certain[tied] = False
+                    break
+                codes = _refined(classes, tied, rules, position, is_late)
                 outcomes = np.stack([_outcomes_at(rule, position, codes)[0] for rule in of_all])
                 values = rules[0].array(part, codes)
                 inputs += [
                     DecidingInput(index, channel, values[place], outcomes[:, place]) for place in range(codes.size)
                 ]
     return _separated(classes, inputs, tuple(others))
+
+
+def _refined(
+    classes: _Classes, tied: Array, rules: Sequence[Rule], position: int, is_late: Callable[[], bool]
+) -> Array:
+    """Tell candidates apart by what their rules give for one part. Return the inputs that do."""
+    # Of rules that are known to be the same, the first stands for all.
+    same = _of_one_kind(rules, position, classes.sure(tied))
+    firsts = list(dict.fromkeys(same))
+    places = np.array([firsts.index(each) for each in same])
+    compared = [rules[each] for each in firsts]
+    inputs = _inputs(compared, position, is_late)
+    deciding, certain = [], inputs.proven.copy()
+    # Each time inputs from all over the part.
+    step = -(-inputs.codes.size // _AT_ONCE)
+    for first in range(step):
+        if first and is_late():
+            classes.certain[tied] = False
+            break
+        codes = np.ascontiguousarray(inputs.codes[first::step])
+        found = [_outcomes_at(rule, position, codes) for rule in compared]
+        known = np.array([each for _, each in found])
+        outcomes = np.stack([each for each, _ in found])
+        certain &= known
+        deciding.append(codes[classes.refine(tied, outcomes[places], known[places])])
+    classes.doubt_unless(certain, tied, places)
+    return np.concatenate(deciding)
 
 
 class _Classes:
@@ -213,11 +243,10 @@ class _Classes:
         """Return the class of each candidate, None where it is not certain that no others belong to it."""
         return [int(self.of_candidate[each]) if self.certain[each] else None for each in candidates.tolist()]
 
-    def refine(self, candidates: Array, found: _Outcomes, places: Array) -> Array:
-        """Tell candidates apart by the outcomes at their `places`, first where all have one, then by what some of them
+    def refine(self, candidates: Array, outcomes: Array, known: Array) -> Array:
+        """Tell candidates apart by their outcomes, a row for each, first where all have one, then by what some of them
         refuse, if that is known. Return the columns that split a class, of those that split it alike the first.
         """
-        outcomes, known = found.outcomes[places], found.known[places]
         deciding: list[Array] = []
         labels = self.of_candidate[candidates]
         for label in np.unique(labels).tolist():
@@ -234,11 +263,14 @@ class _Classes:
                 deciding.append(self._by_refusals(candidates[rows], given, ~everywhere))
             else:
                 self._doubt(candidates[rows], given[:, ~everywhere])
+        return np.unique(np.concatenate(deciding))
+
+    def doubt_unless(self, certain: Array, candidates: Array, places: Array) -> None:
+        """Of candidates of one class, of which not all have one place, nothing is certain but what it is of places."""
         for label in np.unique(self.of_candidate[candidates]).tolist():
             rows = np.flatnonzero(self.of_candidate[candidates] == label)
             if np.unique(places[rows]).size > 1:
-                self.certain[candidates[rows]] &= found.certain[places[rows]]
-        return np.unique(np.concatenate(deciding))
+                self.certain[candidates[rows]] &= certain[places[rows]]
 
     def _split(self, candidates: Array, outcomes: Array, label: int) -> None:
         """Give candidates of one class that have other outcomes than the first a class of their own."""
@@ -283,35 +315,26 @@ def _of_one_kind(rules: Sequence[Rule], position: int, classes: Sequence[int | N
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcomes:
-    """What rules give for some inputs, a row for each rule; of which rules it is certain that they are constant between
-    any two of these, and of which it is known what they refuse.
-    """
+class _Inputs:
+    """Inputs of a part, and which rules are constant between any two of these where it is known what they refuse."""
 
     codes: Array
-    outcomes: Array
-    certain: Array
-    known: Array
+    proven: Array
 
 
-def _outcomes(rules: Sequence[Rule], position: int, is_late: Callable[[], bool]) -> _Outcomes:
-    """Return the outcomes at the inputs of one part at which any rule may change, and at those before.
-
-    Of rules for which it is late, nothing is certain.
+def _inputs(rules: Sequence[Rule], position: int, is_late: Callable[[], bool]) -> _Inputs:
+    """Return the inputs of one part at which any rule may change, and those before. Of rules for which it is late,
+    nothing is proven.
     """
     part = rules[0].parts[position]
-    if len(rules) == 1 or part.size <= _WHOLE:
-        if len(rules) == 1:
-            sure = np.ones(1, np.bool_)
-            return _Outcomes(np.array([part.lowest]), np.zeros((1, 1), np.int64), sure, sure)
-        codes = part.lowest + np.arange(part.size, dtype=np.int64)
-        found = [_outcomes_at(rule, position, codes) for rule in rules]
-        sure = np.array([known for _, known in found])
-        return _Outcomes(codes, np.stack([each for each, _ in found]), sure, sure)
+    if len(rules) == 1:
+        return _Inputs(np.array([part.lowest]), np.ones(1, np.bool_))
+    if part.size <= _WHOLE:
+        return _Inputs(part.lowest + np.arange(part.size, dtype=np.int64), np.ones(len(rules), np.bool_))
     # Codes of f64 have 63 bits, more than a float holds.
     spread = part.lowest + np.arange(_SPREAD, dtype=np.int64) * (part.size // _SPREAD)
     stairs = [
-        staircase(rule, rule.parts[position])
+        _staircase_in_time(rule, position)
         if index < _MAX_PROVEN and _outcome_bits(rule) <= _MAX_OUTCOME_BITS and not is_late()
         else None
         for index, rule in enumerate(rules)
@@ -319,13 +342,14 @@ def _outcomes(rules: Sequence[Rule], position: int, is_late: Callable[[], bool])
     known_starts = [each.starts for each in stairs if each is not None]
     starts = ascending([spread, np.array([part.highest]), *known_starts])
     codes = ascending([starts, np.maximum(starts - 1, part.lowest)])
-    outcomes, certain, known = [], [], []
-    for rule, stair in zip(rules, stairs, strict=True):
-        numbers, is_known = _outcomes_at(rule, position, codes)
-        outcomes.append(numbers)
-        known.append(is_known)
-        certain.append(is_known and stair is not None)
-    return _Outcomes(codes, np.stack(outcomes), np.array(certain), np.array(known))
+    return _Inputs(codes, np.array([each is not None for each in stairs]))
+
+
+def _staircase_in_time(rule: Rule, position: int) -> Staircase | None:
+    try:
+        return staircase(rule, rule.parts[position])
+    except LateError:
+        return None
 
 
 def _outcomes_at(rule: Rule, position: int, codes: Array) -> tuple[Array, bool]:
@@ -346,7 +370,7 @@ def _outcomes_at(rule: Rule, position: int, codes: Array) -> tuple[Array, bool]:
         return outcomes, True
     try:
         pieces = None if part.steps is None else segments(part.steps, part.lowest, part.highest)
-    except TooManySegmentsError:
+    except (TooManySegmentsError, LateError):
         pieces = None
     if pieces is None:
         for _ in range(_MAX_REFUSED):

@@ -17,7 +17,7 @@ from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import numpy_dtype
 from requant.description import Array, Kind, NumbersInput
 from requant.errors import RequantError
-from requant.errors.cancellation import check_cancelled
+from requant.errors.cancellation import LateError, check_cancelled
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.identification.candidates import Candidate, options_for
 from requant.identification.outcomes import compared_outputs
@@ -60,10 +60,11 @@ def compare_on_trials(
     ordinary = 0
     drawn = enumerate(_drawn(call, options_for(candidates[0], call), rng))
     for number, trial in ((number, one) for number, each in drawn for one in (each, *_at_steps(each, candidates[0]))):
-        check_cancelled()
-        if is_late():
+        try:
+            check_cancelled()
+            found = outcomes_of(trial, candidates, compared_outputs(call))
+        except LateError:
             break
-        found = outcomes_of(trial, candidates, compared_outputs(call))
         texts = [_text(each) for each in found]
         if len(set(texts)) > 1:
             tried.append(Probe(index, 0, replace(trial, observed={}), found))

@@ -128,7 +128,7 @@ def found(dump: Dump) -> Found:
 def excluded(dump: Dump) -> str:
     """Name a dump whose label is excluded by what was observed; empty if it is not."""
     call = _call(dump, dump.arrays, dump.types, dump.observed)
-    search = Search([call], lambda: False)
+    search = Search([call])
     search.run(Candidates([call]))
     fitting = (each.candidates for each in search.groups if each.is_consistent)
     return "" if _Label(dump, call).is_among(fitting) else str(dump)

@@ -34,6 +34,8 @@ class StepKind(StrEnum):
     """1 / s."""
     DIVIDE = "divide"
     MULTIPLY = "multiply"
+    ADD = "add"
+    """Two scaled numbers."""
     MULTIPLY_ADD = "multiply_add"
     """Product and sum, rounded once."""
     CONVERT = "convert"

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block
+from requant.checkpoint.weights.blocks import Block, Extremes
 from requant.checkpoint.weights.floats import bits_of, values
-from requant.checkpoint.weights.weight_format import Extremes
 from tests.oracles import compressed_tensors as oracle
 
 Stored = dict[str, np.ndarray]

@@ -13,7 +13,7 @@ import numpy as np
 from requant.checkpoint.run.destination import FinishedFile
 from requant.checkpoint.run.work import Piece, ProgressCounter, WorkItem, run_items
 from requant.checkpoint.storage.store import FileWriter, Store, StoredFile
-from requant.checkpoint.weights.weight_format import Array
+from requant.checkpoint.weights.floats import Array
 
 Stages = Iterator[Iterable[Piece]]
 

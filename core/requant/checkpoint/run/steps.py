@@ -24,9 +24,9 @@ from requant.checkpoint.run.stored_weight import (
 from requant.checkpoint.run.work import Piece
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import FileWriter, StoredFile
-from requant.checkpoint.weights.blocks import first_not_below, whole_extremes
-from requant.checkpoint.weights.floats import EPSILON, values
-from requant.checkpoint.weights.weight_format import Array, Extremes, Region, WeightFormat
+from requant.checkpoint.weights.blocks import Extremes, first_not_below, whole_extremes
+from requant.checkpoint.weights.floats import EPSILON, Array, values
+from requant.checkpoint.weights.weight_format import Region, WeightFormat
 from requant.errors import CheckpointError
 
 PIECE_OF_COLUMNS = 8 << 20

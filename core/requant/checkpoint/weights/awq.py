@@ -21,13 +21,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block, extremes_of_groups, scaled
-from requant.checkpoint.weights.floats import UNSIGNED, bits_of, check_weight, rounded
+from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, extremes_of_groups
+from requant.checkpoint.weights.floats import UNSIGNED, Array, bits_of, check_weight, rounded
 from requant.checkpoint.weights.packing import transposed_words
 from requant.checkpoint.weights.weight_format import (
-    Array,
     Codes,
-    Extremes,
     PlainRows,
     Region,
     StoredRows,
@@ -120,10 +118,10 @@ class Awq(WeightFormat):
             "scales": np.ascontiguousarray(bits_of(scales, "F16").T),
         }
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         codes, zeros, scales = self._parts(stored)
-        block, precision = Block(1, self._group(stored.shape)), stored.dtypes["scales"]
-        return scaled(codes, UNSIGNED, stored.shape[1], block, scales, zeros, precision=precision, dtype=dtype)
+        block = Block(1, self._group(stored.shape))
+        return ScaledCodes(codes, UNSIGNED, stored.shape[1], block, scales, zeros, stored.dtypes["scales"])
 
     def codes(self, stored: StoredRows) -> Codes:
         codes, _, scales = self._parts(stored)

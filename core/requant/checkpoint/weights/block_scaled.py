@@ -35,18 +35,17 @@ import numpy as np
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.weights.blocks import (
     Block,
+    Extremes,
+    ScaledCodes,
     e4m3_codes,
     largest_magnitudes,
     largest_patterns,
     packed_e2m1_codes,
-    scaled,
 )
-from requant.checkpoint.weights.floats import E2M1, E4M3, E8M0_VALUES, CodeTable, check_weight, rounded, values
+from requant.checkpoint.weights.floats import E2M1, E4M3, E8M0_VALUES, Array, CodeTable, check_weight, rounded, values
 from requant.checkpoint.weights.packing import unpacked_half_bytes
 from requant.checkpoint.weights.weight_format import (
-    Array,
     Codes,
-    Extremes,
     PlainRows,
     Region,
     StoredRows,
@@ -109,9 +108,9 @@ class MxWeight(WeightFormat):
         codes = make(rows.bits, rows.dtype, _MX, scales, rounds=self.rounds)
         return {self._code_tensor(rows.shape).suffix: codes, "weight_scale": stored_scales}
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         codes, scales = self._unpacked(stored), _POWERS[stored.parts["weight_scale"]]
-        return scaled(codes, self._element.values, stored.shape[1], _MX, scales, None, precision="BF16", dtype=dtype)
+        return ScaledCodes(codes, self._element.values, stored.shape[1], _MX, scales, None, "BF16")
 
     def codes(self, stored: StoredRows) -> Codes:
         places, highest = self._element.places[self._unpacked(stored)], self._element.highest
@@ -194,9 +193,9 @@ class Nvfp4Weight(WeightFormat):
             "weight_global_scale": np.array([[whole]], "<f4"),
         }
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         codes, scales = unpacked_half_bytes(stored.parts["weight_packed"]), _nvfp4_scales(stored)
-        return scaled(codes, E2M1.values, stored.shape[1], _NVFP4, scales, None, precision="BF16", dtype=dtype)
+        return ScaledCodes(codes, E2M1.values, stored.shape[1], _NVFP4, scales, None, "BF16")
 
     def codes(self, stored: StoredRows) -> Codes:
         places = E2M1.places[unpacked_half_bytes(stored.parts["weight_packed"])]

@@ -6,13 +6,13 @@ of bits (`DTYPES[dtype].array`), C-contiguous. Scales and zero points are f32, a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import gcd
 from typing import NamedTuple
 
 import numpy as np
 
-from requant.checkpoint.weights.floats import E2M1, E4M3, values
-from requant.checkpoint.weights.weight_format import Array, Extremes
+from requant.checkpoint.weights.floats import E2M1, E4M3, Array, values
 from requant.kernels.checkpoint.codes import E4M3_CODES, PACKED_E2M1_CODES
 from requant.kernels.checkpoint.magnitudes import LARGEST_MAGNITUDES
 from requant.kernels.checkpoint.values import scaled_values
@@ -34,6 +34,25 @@ class Block(NamedTuple):
     def columns(self, columns: int) -> int:
         """Return how many blocks so many columns have."""
         return -(-columns // self.width)
+
+
+@dataclass(frozen=True, slots=True)
+class Extremes:
+    """The least and the largest value of a whole tensor, or of a set of tensors that share a scale. NaN if any is."""
+
+    minimum: float
+    maximum: float
+
+    @property
+    def magnitude(self) -> float:
+        """The larger of their magnitudes."""
+        return max(abs(self.minimum), abs(self.maximum))
+
+    def union(self, other: Extremes) -> Extremes:
+        """Return the extremes of both; NaN if one is."""
+        if self.minimum != self.minimum or other.minimum != other.minimum:
+            return Extremes(float("nan"), float("nan"))
+        return Extremes(min(self.minimum, other.minimum), max(self.maximum, other.maximum))
 
 
 def largest_magnitudes(rows: Array, dtype: str, block: Block) -> Array:
@@ -180,41 +199,64 @@ def packed_e2m1_codes(rows: Array, dtype: str, block: Block, scales: Array, *, r
     )
 
 
-def scaled(
-    codes: Array,
-    table: Array,
-    columns: int,
-    block: Block,
-    scales: Array,
-    zero_points: Array | None,
-    *,
-    precision: str,
-    dtype: str,
-) -> Array:
-    """Return f32((table[code] - z) * s), rounded to the dtype `precision` and then to `dtype`, as bits of that.
+@dataclass(frozen=True, slots=True)
+class ScaledCodes:
+    """Codes with all that their values depend on: (table[code] - z) * s, where `precision` is the dtype of each step.
 
-    `codes`: bytes, [rows, at least `columns`], C-contiguous. `table`: 256 f32.
+    `codes`: bytes, [rows, at least `columns`], C-contiguous. `table`: 256 f32. `scales`, `zero_points`: f32, a matrix
+    with one for each block; no zero points are zeros.
     """
-    _check_parameters(scales, zero_points, codes.shape[0], columns, block)
-    if codes.shape[1] < columns or table.size != 256:
-        raise ValueError(f"{codes.shape[1]} codes in a row and {table.size} values; expected {columns} and 256")
-    item = 4 if dtype == "F32" else 2
-    target = np.empty((codes.shape[0], columns * item), np.uint8)
-    scaled_values(
-        codes.reshape(-1).view(np.uint8),
-        codes.shape[1],
-        table,
-        codes.shape[0],
-        columns,
-        block.height,
-        block.width,
-        scales.reshape(-1),
-        _NONE if zero_points is None else zero_points.reshape(-1),
-        int(Precision.NATIVE if precision == dtype else _PRECISIONS[precision]),
-        int(FloatKind[dtype]),
-        target.reshape(-1),
-    )
-    return target.view("<f4" if dtype == "F32" else "<u2")
+
+    codes: Array
+    table: Array
+    columns: int
+    block: Block
+    scales: Array
+    zero_points: Array | None
+    precision: str
+
+    def values(self, dtype: str) -> Array:
+        """Return f32((table[code] - z) * s), rounded to `precision` and then to `dtype`, as bits of that."""
+        rows, width = self.codes.shape
+        _check_parameters(self.scales, self.zero_points, rows, self.columns, self.block)
+        if width < self.columns or self.table.size != 256:
+            raise ValueError(f"{width} codes in a row and {self.table.size} values; expected {self.columns} and 256")
+        item = 4 if dtype == "F32" else 2
+        target = np.empty((rows, self.columns * item), np.uint8)
+        scaled_values(
+            self.codes.reshape(-1).view(np.uint8),
+            width,
+            self.table,
+            rows,
+            self.columns,
+            self.block.height,
+            self.block.width,
+            self.scales.reshape(-1),
+            _NONE if self.zero_points is None else self.zero_points.reshape(-1),
+            int(Precision.NATIVE if self.precision == dtype else _PRECISIONS[self.precision]),
+            int(FloatKind[dtype]),
+            target.reshape(-1),
+        )
+        return target.view("<f4" if dtype == "F32" else "<u2")
+
+    def numbers(self) -> Array:
+        """Return (table[code] - z) * s as f64, [rows, columns], which holds it exactly: no value has more than 24 bits,
+        and no scale.
+        """
+        codes = self.codes.view(np.uint8)[:, : self.columns]
+        values = self.table.astype(np.float64)[codes]
+        with np.errstate(all="ignore"):
+            if self.zero_points is not None:
+                values -= self._of_elements(self.zero_points)
+            values *= self._of_elements(self.scales)
+        return values
+
+    def _of_elements(self, parameters: Array) -> Array:
+        """Return the parameter of each element."""
+        rows = self.codes.shape[0]
+        of_blocks = parameters.reshape(-1, self.block.columns(self.columns))
+        of_rows = np.repeat(of_blocks, self.block.height, axis=0)[:rows]
+        return np.repeat(of_rows, self.block.width, axis=1)[:, : self.columns]
 
 
 def scales_by_row(scales: Array, block: Block, rows: int, columns: int) -> Array:

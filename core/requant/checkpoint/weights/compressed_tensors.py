@@ -27,19 +27,18 @@ import numpy as np
 
 from requant.checkpoint.weights.blocks import (
     Block,
+    Extremes,
+    ScaledCodes,
     codes,
     e4m3_codes,
     extremes_of_groups,
     largest_magnitudes,
-    scaled,
     scales_by_row,
 )
-from requant.checkpoint.weights.floats import E4M3, EPSILON, UNSIGNED, bits_of, check_weight, rounded
+from requant.checkpoint.weights.floats import E4M3, EPSILON, UNSIGNED, Array, bits_of, check_weight, rounded
 from requant.checkpoint.weights.packing import packed, padded, unpacked, whole, words
 from requant.checkpoint.weights.weight_format import (
-    Array,
     Codes,
-    Extremes,
     PlainRows,
     Region,
     StoredRows,
@@ -235,19 +234,18 @@ class ScaledWeight(WeightFormat):
             parts["weight_zero_point"] = self.zero_points.pack(zero_points)
         return parts
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         scales, zero_points = self._stored_scales(stored), None
         if self.zero_points:
             zero_points = self.zero_points.unpack(stored.parts["weight_zero_point"], scales.shape[0])
-        return scaled(
+        return ScaledCodes(
             self.unpacked_codes(stored),
             self.table(),
             stored.shape[1],
             self._block(stored.shape),
             scales,
             zero_points,
-            precision=stored.dtypes["weight_scale"],
-            dtype=dtype,
+            stored.dtypes["weight_scale"],
         )
 
     def codes(self, stored: StoredRows) -> Codes:

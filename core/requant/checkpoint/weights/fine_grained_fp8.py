@@ -24,12 +24,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block, scaled, scales_by_row
-from requant.checkpoint.weights.floats import E4M3, E8M0_VALUES, check_weight
+from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, scales_by_row
+from requant.checkpoint.weights.floats import E4M3, E8M0_VALUES, Array, check_weight
 from requant.checkpoint.weights.weight_format import (
-    Array,
     Codes,
-    Extremes,
     PlainRows,
     Region,
     StoredRows,
@@ -129,10 +127,10 @@ class FineGrainedFp8(WeightFormat):
         overflowed: Array = WeightFormat.overflowed_scales(self, suffix, scales) | (scales == 0)
         return overflowed
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         codes = np.ascontiguousarray(stored.parts[WEIGHT])
         block, scales = self._block(stored.shape), _scales(stored)
-        return scaled(codes, E4M3.values, stored.shape[1], block, scales, None, precision="F32", dtype=dtype)
+        return ScaledCodes(codes, E4M3.values, stored.shape[1], block, scales, None, "F32")
 
     def codes(self, stored: StoredRows) -> Codes:
         scales = scales_by_row(_scales(stored), self._block(stored.shape), stored.count, stored.shape[1])

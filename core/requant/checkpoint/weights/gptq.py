@@ -24,13 +24,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block, extremes_of_groups, scaled
-from requant.checkpoint.weights.floats import UNSIGNED, bits_of, check_weight, rounded
+from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, extremes_of_groups
+from requant.checkpoint.weights.floats import UNSIGNED, Array, bits_of, check_weight, rounded
 from requant.checkpoint.weights.packing import packed, padded, transposed_words, unpacked
 from requant.checkpoint.weights.weight_format import (
-    Array,
     Codes,
-    Extremes,
     PlainRows,
     Region,
     StoredRows,
@@ -165,11 +163,11 @@ class Gptq(WeightFormat):
             zeros = np.minimum(np.rint(-low / scales), np.float32(2**self.bits - 1))
         return scales, np.where(np.isnan(zeros), zero, zeros)
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         """`g_idx`, where it is stored, has the group of each column. Raises CheckpointError for an unknown one."""
         codes, zeros, scales, width = self._parts(stored)
-        block, precision = Block(1, width), stored.dtypes["scales"]
-        return scaled(codes, UNSIGNED, stored.shape[1], block, scales, zeros, precision=precision, dtype=dtype)
+        precision = stored.dtypes["scales"]
+        return ScaledCodes(codes, UNSIGNED, stored.shape[1], Block(1, width), scales, zeros, precision)
 
     def codes(self, stored: StoredRows) -> Codes:
         codes, _, scales, _ = self._parts(stored)

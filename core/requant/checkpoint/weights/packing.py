@@ -9,7 +9,7 @@ from math import gcd
 
 import numpy as np
 
-from requant.checkpoint.weights.weight_format import Array
+from requant.checkpoint.weights.floats import Array
 from requant.kernels.checkpoint.words import transpose_words
 from requant.kernels.convert.packing import PACK, UNPACK
 

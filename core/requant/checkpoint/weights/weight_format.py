@@ -11,15 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from requant.checkpoint.weights.floats import values
+from requant.checkpoint.weights.blocks import Extremes, ScaledCodes
+from requant.checkpoint.weights.floats import Array, values
 from requant.errors import CheckpointError
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +40,6 @@ class Region:
     row_end: int
     column_begin: int
     column_end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Extremes:
-    """The least and the largest value of a whole tensor, or of a set of tensors that share a scale. NaN if any is."""
-
-    minimum: float
-    maximum: float
-
-    @property
-    def magnitude(self) -> float:
-        """The larger of their magnitudes."""
-        return max(abs(self.minimum), abs(self.maximum))
-
-    def union(self, other: Extremes) -> Extremes:
-        """Return the extremes of both; NaN if one is."""
-        if self.minimum != self.minimum or other.minimum != other.minimum:
-            return Extremes(float("nan"), float("nan"))
-        return Extremes(min(self.minimum, other.minimum), max(self.maximum, other.maximum))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +185,19 @@ class WeightFormat(ABC):
         """Return the matrices of the stored tensors for some rows, by suffix; also those that are stored once."""
 
     @abstractmethod
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
+        """Return the codes of rows with their scales, as the library computes with them."""
+
     def dequantize(self, stored: StoredRows, dtype: str) -> Array:
         """Return rows as bits of `dtype`, [rows, in].
 
         The library computes in the dtype of the scales, and its result is then rounded (RNE) to `dtype`.
         """
+        return self.scaled_codes(stored).values(dtype).reshape(stored.count, -1)
+
+    def numbers(self, stored: StoredRows) -> Array:
+        """Return the numbers that rows hold, before any dtype rounds them: f64, [rows, in]."""
+        return self.scaled_codes(stored).numbers().reshape(stored.count, -1)
 
     @abstractmethod
     def codes(self, stored: StoredRows) -> Codes:

@@ -26,6 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("a", type=options.place, metavar="A", help="a model, quantized or not")
     parser.add_argument("b", type=options.place, metavar="B", help="the other")
+    parser.add_argument(
+        "--numbers",
+        action="store_true",
+        help="compare the numbers that are stored, exactly: a code's value times its scale. Two formats that hold the "
+        "same numbers do not differ",
+    )
     options.add_json_option(parser)
     options.add_threads_option(parser)
     add_progress_option(parser)
@@ -38,7 +44,9 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     from requant.checkpoints import open_source
 
     compile_missing(output.kernels)
-    result = diff(open_source(arguments.a), open_source(arguments.b), threads=arguments.threads)
+    result = diff(
+        open_source(arguments.a), open_source(arguments.b), numbers=arguments.numbers, threads=arguments.threads
+    )
     members = {"compared": result.compared, "differences": [asdict(each) for each in result.differences]}
     options.print_document(_text(result), members, arguments, output)
     return FAILED if result.differences else DONE
@@ -59,6 +67,8 @@ def _line(each: TensorDifference) -> str:
         parts.append(f"by at most {each.largest:.6g}{'' if each.unit == 'value' else f' {each.unit}'}")
     if each.first is not None:
         parts.append(f"the first at index {each.first}")
+    if each.numbers is not None:
+        parts[-1] += f" ({each.numbers[0]!r} in a, {each.numbers[1]!r} in b)"
     if each.scales_differing:
         parts.append(f"{each.scales_differing} scales")
     return ", ".join(parts)

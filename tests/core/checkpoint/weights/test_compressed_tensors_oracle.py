@@ -10,9 +10,9 @@ import pytest
 
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.schemes import scheme_named
-from requant.checkpoint.weights.blocks import Block
+from requant.checkpoint.weights.blocks import Block, Extremes
 from requant.checkpoint.weights.floats import bits_of, values
-from requant.checkpoint.weights.weight_format import Extremes, WeightFormat
+from requant.checkpoint.weights.weight_format import WeightFormat
 from tests.support import exact_weights
 from tests.support.cases import sample
 from tests.support.stored_weights import dequantized, extremes, quantized

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import numpy_dtype
 from requant.calibration.finished_type import Granularity, PerAxis, PerBlock, PerTensor, finish_type
 from requant.description import Array
-from requant.errors import ParameterError, RequantError, UnsupportedError
+from requant.errors import ParameterError, RequantError, TypeFitError, UnsupportedError
 from requant.errors.cancellation import check_cancelled
 from requant.formats.elements import IntegerElement
 from requant.identification.arithmetic import arithmetic_key
@@ -75,15 +76,26 @@ def search_for(call: ArrayCall, axis: int | None, block_sizes: Sequence[int] | N
     side = open_side(call)
     if side is None:
         if leaves_multipliers_open(call):
+            _check_observed(call)
             own = call.options.get("axis")
             return MultiplierSearch(call, granularity_of(call, axis if own is None else own, block_sizes))
         return None
     if _INPUT not in call.types:
         raise UnsupportedError("unknown scales are looked for in quantize, dequantize and requantize only")
+    _check_observed(call)
     granularity = granularity_of(call, axis, block_sizes)
     if isinstance(granularity, PerTensor):
         return ScaleSearch(call, side)
     return ChannelScaleSearch(call, side, granularity)
+
+
+def _check_observed(call: ArrayCall) -> None:
+    """Raise TypeFitError unless each element of the input has an observed output, UnsupportedError without any."""
+    if _OUTPUT not in call.observed:
+        raise UnsupportedError("unknown scales and multipliers are looked for where the output is observed")
+    given, expected = call.observed[_OUTPUT].size, prod(static_shape(call.types[_INPUT]))
+    if given != expected:
+        raise TypeFitError(f"{given} elements of {_OUTPUT} were observed; it has {expected}")
 
 
 def channels_of(granularity: Granularity, shape: Sequence[int]) -> Array:

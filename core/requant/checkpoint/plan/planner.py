@@ -17,6 +17,7 @@ from requant.checkpoint.plan.dequantization import (
 from requant.checkpoint.plan.model import Direction, Plan, QuantizeStep, Request, Task
 from requant.checkpoint.plan.model_files import (
     check_file_names,
+    config_text,
     index_of,
     quantization_of,
     split_copied_files,
@@ -132,9 +133,9 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     asked = replace(request, ignore=(*ignored, *scheme.always_ignored))
     metadata = None if scheme.metadata is None else dict(scheme.metadata)
     tasks, selection = quantization_tasks(
-        content.tensors, source.config, asked, weight_format, fused=scheme.fused, metadata=metadata, reserve=reserve
+        content.tensors, content.config, asked, weight_format, fused=scheme.fused, metadata=metadata, reserve=reserve
     )
-    head = _tied_head(source.config, names)
+    head = _tied_head(content.config, names)
     ignore = (
         request.ignore
         if Selection(request.targets, asked.ignore).skip_reason(f"{_HEAD}.weight")
@@ -142,9 +143,9 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     )
     members = scheme.quantization_config(request.targets, ignore, (*_left(tasks), *head))
     carried, left_out = split_copied_files(source.files, source.shards)
-    warnings = quantization_warnings(request, selection, tasks, source.config, fused=scheme.fused)
+    warnings = quantization_warnings(request, selection, tasks, content.config, fused=scheme.fused)
     arithmetic = {"profile": profile.name, "system": profile.system, "version": profile.version, **content.arithmetic}
-    config = with_quantization(source.config, members)
+    config = with_quantization(content.config, members)
     return Plan(
         request,
         digest_of(source, request, arithmetic, tasks, carried, config),
@@ -159,10 +160,12 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """The tensors of a checkpoint without quantization. `arithmetic`: what they depend on beside the headers."""
+    """The tensors and config.json of a checkpoint without quantization. `arithmetic`: what the tensors depend on beside
+    the headers.
+    """
 
     tensors: tuple[SourceTensor, ...]
-    dtype: str | None
+    config: Mapping[str, Any]
     arithmetic: Mapping[str, str]
     warnings: tuple[str, ...]
 
@@ -175,7 +178,7 @@ def _content(source: Source, request: Request) -> _Content:
             raise ParameterError(
                 "dtype is that of dequantized weights; the weights of this checkpoint are not quantized"
             )
-        return _Content(tuple(stored_tensors(source)), None, {}, ())
+        return _Content(tuple(stored_tensors(source)), source.config, {}, ())
     if request.dtype is not None and request.dtype not in DTYPES_OF_WEIGHTS:
         raise unknown_name("dtype of weights", request.dtype, DTYPES_OF_WEIGHTS)
     dtype = request.dtype or stated_dtype(source.config) or "BF16"
@@ -188,7 +191,7 @@ def _content(source: Source, request: Request) -> _Content:
     refusals.raise_any()
     warnings = (f"{dropped} scales of quantized activations are dropped",) if dropped else ()
     arithmetic = {"method": formats.name, "dtype": dtype, "quantization": _json(quantization).decode()}
-    return _Content(tuple(tensors), dtype, arithmetic, warnings)
+    return _Content(tuple(tensors), without_quantization(source.config, dtype), arithmetic, warnings)
 
 
 def _tied_head(config: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:
@@ -215,10 +218,9 @@ def _dequantization(source: Source, request: Request) -> Plan:
     if quantization_of(source.config) is None:
         raise CheckpointError("config.json has no quantization_config: the weights are not quantized")
     content = _content(source, request)
-    assert content.dtype is not None
     tasks = dequantization_tasks(content.tensors)
     carried, left_out = split_copied_files(source.files, source.shards)
-    config = without_quantization(source.config, content.dtype)
+    config = config_text(content.config)
     return Plan(
         request,
         digest_of(source, request, content.arithmetic, tasks, carried, config),

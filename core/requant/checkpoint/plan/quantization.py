@@ -191,10 +191,8 @@ def quantization_tasks(
 ) -> tuple[tuple[Task, ...], Selection]:
     """Return a task for each file that has a tensor left, and the selection that was made.
 
-    `tensors`: of the checkpoint, as they are without quantization.
-
-    `fused`: whether fused sets are brought together and share a scale. `reserve`: as in `read_source`. Raises
-    CheckpointError with all refusals.
+    `tensors`, `config`: of the checkpoint, as they are without quantization. `fused`: whether fused sets are brought
+    together and share a scale. `reserve`: as in `read_source`. Raises CheckpointError with all refusals.
     """
     refusals = Refusals()
     selection = Selection(request.targets, request.ignore)

@@ -123,7 +123,7 @@ def _codes_of(flat: Sequence[Any], element: FloatElement) -> Array:
     lost = np.flatnonzero(np.isfinite(wide) & ~np.isfinite(narrow.astype(np.float64)))
     if lost.size:
         index = int(lost[0])
-        raise TensorDataError(f"value {index} is no number of {element.name}", pointer=f"/{index}")
+        raise TensorDataError(f"value {index} is out of the range of {element.name}", pointer=f"/{index}")
     codes: Array = narrow.view(np.uint8)
     return codes
 

@@ -18,11 +18,12 @@ from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import numpy_dtype
 from requant.calibration.finished_type import Granularity, PerAxis, PerBlock, PerTensor, finish_type
 from requant.description import Array
-from requant.errors import ParameterError, RequantError, TypeFitError, UnsupportedError
+from requant.errors import ParameterError, RequantError, UnsupportedError
 from requant.errors.cancellation import check_cancelled
 from requant.formats.elements import IntegerElement
 from requant.identification.arithmetic import arithmetic_key
 from requant.identification.candidates import Candidate, options_for
+from requant.identification.outcomes import check_size
 from requant.identification.scales import ScaleSearch, Side, element_of, open_side
 from requant.identification.unknowns import (
     MARGIN,
@@ -93,9 +94,7 @@ def _check_observed(call: ArrayCall) -> None:
     """Raise TypeFitError unless each element of the input has an observed output, UnsupportedError without any."""
     if _OUTPUT not in call.observed:
         raise UnsupportedError("unknown scales and multipliers are looked for where the output is observed")
-    given, expected = call.observed[_OUTPUT].size, prod(static_shape(call.types[_INPUT]))
-    if given != expected:
-        raise TypeFitError(f"{given} elements of {_OUTPUT} were observed; it has {expected}")
+    check_size(_OUTPUT, call.observed[_OUTPUT].size, prod(static_shape(call.types[_INPUT])))
 
 
 def channels_of(granularity: Granularity, shape: Sequence[int]) -> Array:

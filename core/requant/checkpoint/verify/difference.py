@@ -8,7 +8,8 @@ What is compared depends on how the two store a tensor:
                                     is quantized to integers
 
 or, whatever the formats are, the numbers that are stored, exactly: a code's value times its scale, before a loader
-rounds the product. 0 and -0 are one number, and a NaN equals a NaN.
+rounds the product. A scale in two levels is the f32 that the loader makes of both. 0 and -0 are one number, and a NaN
+equals a NaN.
 """
 
 from __future__ import annotations

@@ -240,9 +240,7 @@ class ScaledCodes:
         return target.view("<f4" if dtype == "F32" else "<u2")
 
     def numbers(self) -> Array:
-        """Return (table[code] - z) * s as f64, [rows, columns], which holds it exactly: no value has more than 24 bits,
-        and no scale.
-        """
+        """Return (table[code] - z) * s as f64, [rows, columns]. It is exact: both factors have at most 24 bits."""
         codes = self.codes.view(np.uint8)[:, : self.columns]
         values = self.table.astype(np.float64)[codes]
         with np.errstate(all="ignore"):
@@ -253,10 +251,9 @@ class ScaledCodes:
 
     def _of_elements(self, parameters: Array) -> Array:
         """Return the parameter of each element."""
-        rows = self.codes.shape[0]
         of_blocks = parameters.reshape(-1, self.block.columns(self.columns))
-        of_rows = np.repeat(of_blocks, self.block.height, axis=0)[:rows]
-        return np.repeat(of_rows, self.block.width, axis=1)[:, : self.columns]
+        of_rows = scales_by_row(of_blocks, self.block, self.codes.shape[0], self.columns)
+        return np.repeat(of_rows, self.columns // of_rows.shape[1], axis=1)
 
 
 def scales_by_row(scales: Array, block: Block, rows: int, columns: int) -> Array:

@@ -24,6 +24,7 @@ import numpy as np
 from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, extremes_of_groups
 from requant.checkpoint.weights.floats import UNSIGNED, Array, bits_of, check_weight, rounded
 from requant.checkpoint.weights.packing import transposed_words
+from requant.checkpoint.weights.repack import BlockedNumbers, in_units
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -107,9 +108,29 @@ class Awq(WeightFormat):
             spans = np.maximum(rounded(high - low, "F16"), _SMALLEST_RANGE)
             scales = rounded(spans / _LARGEST, "F16")
             zeros = _clamped(-np.rint(rounded(low / scales, "F16")))
+        return self._coded(rows, scales, zeros, scales)
+
+    def repacked(
+        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+    ) -> Mapping[str, Array]:
+        block = Block(1, self._group(shape))
+        blocked = BlockedNumbers.of(source, shape[1], block)
+        ideal, zeros = blocked.scales_of_integers(0.0, float(_LARGEST), zero_points=True)
+        scales = rounded(ideal.astype(np.float32), "F16")
+        assert zeros is not None
+        return self._coded(
+            PlainRows(in_units(source, shape[1], scales, block), "F32", shape, begin),
+            np.ones(scales.shape, np.float32),
+            zeros.astype(np.float32),
+            scales,
+        )
+
+    def _coded(self, rows: PlainRows, divisors: Array, zeros: Array, scales: Array) -> Mapping[str, Array]:
+        """Return the stored tensors with the codes of rows over `divisors`."""
+        group = self._group(rows.shape)
         codes = np.empty(rows.bits.shape, np.uint8)
         SHIFTED_CODES_IN_F16(
-            rows.kernel_bytes, FloatKind[rows.dtype], group, scales.reshape(-1), zeros.reshape(-1), int(_LARGEST),
+            rows.kernel_bytes, FloatKind[rows.dtype], group, divisors.reshape(-1), zeros.reshape(-1), int(_LARGEST),
             codes.reshape(-1),
         )  # fmt: skip
         return {

@@ -44,6 +44,7 @@ from requant.checkpoint.weights.blocks import (
 )
 from requant.checkpoint.weights.floats import E2M1, E4M3, E8M0_VALUES, Array, CodeTable, check_weight, rounded, values
 from requant.checkpoint.weights.packing import unpacked_half_bytes
+from requant.checkpoint.weights.repack import BlockedNumbers, in_units, powers_of_two
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -65,6 +66,7 @@ _POWERS: Array = np.append(E8M0_VALUES[:-1], np.float32(np.inf))
 _SMALLEST_NORMAL = {"BF16": np.float32(2.0**-126), "F16": np.float32(2.0**-14), "F32": np.float32(2.0**-126)}
 # 0.125 in the place of 0.
 _SMALLEST_SCALE = 0x20
+_ROUNDED = 2.0**-22
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,15 @@ class MxWeight(WeightFormat):
         make = packed_e2m1_codes if self.bits == 4 else e4m3_codes
         codes = make(rows.bits, rows.dtype, _MX, scales, rounds=self.rounds)
         return {self._code_tensor(rows.shape).suffix: codes, "weight_scale": stored_scales}
+
+    def repacked(
+        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+    ) -> Mapping[str, Array]:
+        powers = powers_of_two(BlockedNumbers.of(source, shape[1], _MX).scales_of_floats(self._element.largest))
+        return {
+            self._code_tensor(shape).suffix: _codes_in_units(source, shape[1], E8M0_VALUES[powers], _MX, self.bits),
+            "weight_scale": powers,
+        }
 
     def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         codes, scales = self._unpacked(stored), _POWERS[stored.parts["weight_scale"]]
@@ -193,13 +204,49 @@ class Nvfp4Weight(WeightFormat):
             "weight_global_scale": np.array([[whole]], "<f4"),
         }
 
+    def repacked(
+        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+    ) -> Mapping[str, Array]:
+        """The global scale stays what it is, or becomes the power of two that makes the largest scale 256."""
+        if source.outer is None and extremes is None:
+            raise ValueError("NVFP4 needs the extremes of the weights that share a global scale")
+        with np.errstate(all="ignore"):
+            if source.outer is not None:
+                whole = np.float32(1 / np.float64(source.outer))
+            else:
+                assert extremes is not None
+                peak = np.array([max(extremes.magnitude / E2M1.largest, 2.0**-126)])
+                whole = np.float32(2.0 ** (127 + 8 - int(powers_of_two(peak)[0])))
+            ideal = BlockedNumbers.of(source, shape[1], _NVFP4).scales_of_floats(E2M1.largest) * np.float64(whole)
+        # Scales that are the quotients of two floats were rounded.
+        scales = np.searchsorted(E4M3.values[: E4M3.highest + 1], ideal * (1 - _ROUNDED)).clip(0, E4M3.highest)
+        scales = scales.astype(np.uint8)
+        scales[scales == 0] = _SMALLEST_SCALE
+        return {
+            "weight_packed": _codes_in_units(source, shape[1], E4M3.values[scales] / whole, _NVFP4, 4),
+            "weight_scale": scales,
+            "weight_global_scale": np.array([[whole]], "<f4"),
+        }
+
     def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         codes, scales = unpacked_half_bytes(stored.parts["weight_packed"]), _nvfp4_scales(stored)
-        return ScaledCodes(codes, E2M1.values, stored.shape[1], _NVFP4, scales, None, "BF16")
+        with np.errstate(all="ignore"):
+            outer = float(1 / np.float64(stored.parts["weight_global_scale"].reshape(-1)[0]))
+        return ScaledCodes(codes, E2M1.values, stored.shape[1], _NVFP4, scales, None, "BF16", outer)
 
     def codes(self, stored: StoredRows) -> Codes:
         places = E2M1.places[unpacked_half_bytes(stored.parts["weight_packed"])]
         return Codes(places, -E2M1.highest, E2M1.highest, _nvfp4_scales(stored), uniform=False)
+
+
+def _codes_in_units(source: ScaledCodes, columns: int, scales: Array, block: Block, bits: int) -> Array:
+    """Return the nearest codes of numbers at scales, as they are stored. -0 stays -0."""
+    units = in_units(source, columns, scales, block)
+    if bits == 8:
+        return e4m3_codes(units, "F32", block, np.ones(scales.shape, np.float32), rounds=False)
+    codes = packed_e2m1_codes(units, "F32", block, np.ones(scales.shape, np.float32), rounds=False)
+    minus = (units == 0) & np.signbit(units)
+    return codes | (minus[:, ::2] << 3 | minus[:, 1::2] << 7).astype(np.uint8) if minus.any() else codes
 
 
 def _nvfp4_scales(stored: StoredRows) -> Array:

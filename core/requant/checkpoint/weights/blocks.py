@@ -204,7 +204,7 @@ class ScaledCodes:
     """Codes with all that their values depend on: (table[code] - z) * s, where `precision` is the dtype of each step.
 
     `codes`: bytes, [rows, at least `columns`], C-contiguous. `table`: 256 f32. `scales`, `zero_points`: f32, a matrix
-    with one for each block; no zero points are zeros.
+    with one for each block; no zero points are zeros. `outer`: of scales in two levels, the one of the whole weight.
     """
 
     codes: Array
@@ -214,6 +214,7 @@ class ScaledCodes:
     scales: Array
     zero_points: Array | None
     precision: str
+    outer: float | None = None
 
     def values(self, dtype: str) -> Array:
         """Return f32((table[code] - z) * s), rounded to `precision` and then to `dtype`, as bits of that."""
@@ -245,15 +246,19 @@ class ScaledCodes:
         values = self.table.astype(np.float64)[codes]
         with np.errstate(all="ignore"):
             if self.zero_points is not None:
-                values -= self._of_elements(self.zero_points)
-            values *= self._of_elements(self.scales)
+                values -= self.of_elements(self.zero_points)
+            values *= self.of_elements(self.scales)
         return values
 
-    def _of_elements(self, parameters: Array) -> Array:
-        """Return the parameter of each element."""
-        of_blocks = parameters.reshape(-1, self.block.columns(self.columns))
-        of_rows = scales_by_row(of_blocks, self.block, self.codes.shape[0], self.columns)
-        return np.repeat(of_rows, self.columns // of_rows.shape[1], axis=1)
+    def of_elements(self, parameters: Array) -> Array:
+        """Return the parameter of each element, [rows, columns]."""
+        return of_elements(parameters, self.block, self.codes.shape[0], self.columns)
+
+
+def of_elements(parameters: Array, block: Block, rows: int, columns: int) -> Array:
+    """Return of the parameters of blocks those of each element, [rows, columns]."""
+    of_rows = np.repeat(parameters.reshape(-1, block.columns(columns)), block.height, axis=0)[:rows]
+    return np.repeat(of_rows, block.width, axis=1)[:, :columns]
 
 
 def scales_by_row(scales: Array, block: Block, rows: int, columns: int) -> Array:

@@ -37,6 +37,7 @@ from requant.checkpoint.weights.blocks import (
 )
 from requant.checkpoint.weights.floats import E4M3, EPSILON, UNSIGNED, Array, bits_of, check_weight, rounded
 from requant.checkpoint.weights.packing import packed, padded, unpacked, whole, words
+from requant.checkpoint.weights.repack import BlockedNumbers, in_units
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -46,6 +47,7 @@ from requant.checkpoint.weights.weight_format import (
     WeightFormat,
     check_groups,
 )
+from requant.errors import CheckpointError
 from requant.kernels.checkpoint.codes import INTEGER_CODES, PACKED_INTEGER_CODES
 
 _SIGNED = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
@@ -225,14 +227,39 @@ class ScaledWeight(WeightFormat):
     def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
         block = self._block(rows.shape)
         scales, zero_points = self.parameters(rows.bits, rows.dtype, block, extremes)
+        coded = self.coded(rows.bits, rows.dtype, block, scales, zero_points)
+        return self._parts(rows.shape, coded, bits_of(scales, rows.dtype), zero_points)
+
+    def _parts(
+        self, shape: tuple[int, int], coded: Array, scales: Array, zero_points: Array | None
+    ) -> Mapping[str, Array]:
         parts = {
-            self.code_tensor(rows.shape).suffix: self.coded(rows.bits, rows.dtype, block, scales, zero_points),
-            "weight_scale": bits_of(scales, rows.dtype),
-            **{suffix: array for suffix, (_, array) in self.once(rows.shape).items()},
+            self.code_tensor(shape).suffix: coded,
+            "weight_scale": scales,
+            **{suffix: array for suffix, (_, array) in self.once(shape).items()},
         }
         if self.zero_points and zero_points is not None:
             parts["weight_zero_point"] = self.zero_points.pack(zero_points)
         return parts
+
+    def repacked(
+        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+    ) -> Mapping[str, Array]:
+        if self.grouping.height is None:
+            raise CheckpointError(
+                "codes of scales of their own are not moved to one scale for the whole weight: choose a scheme with "
+                "scales for channels, groups or blocks"
+            )
+        block = self._block(shape)
+        ideal, zero_points = self.scales_that_hold(BlockedNumbers.of(source, shape[1], block))
+        scales = rounded(ideal.astype(np.float32), scale_dtype)
+        ones = np.ones(scales.shape, np.float32)
+        coded = self.coded(in_units(source, shape[1], scales, block), "F32", block, ones, zero_points)
+        return self._parts(shape, coded, bits_of(scales, scale_dtype), zero_points)
+
+    @abstractmethod
+    def scales_that_hold(self, blocked: BlockedNumbers) -> tuple[Array, Array | None]:
+        """Return the scales with which codes hold the numbers of blocks, if any do, and the zero points."""
 
     def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         scales, zero_points = self._stored_scales(stored), None
@@ -300,6 +327,10 @@ class IntegerWeight(ScaledWeight):
     def places(self) -> tuple[Array, int, int]:
         highest = (1 << (self.bits - 1)) - 1
         return self.table().astype(np.int16), -highest - 1, highest
+
+    def scales_that_hold(self, blocked: BlockedNumbers) -> tuple[Array, Array | None]:
+        highest = 2.0 ** (self.bits - 1) - 1
+        return blocked.scales_of_integers(-highest - 1, highest, zero_points=not self.symmetric)
 
     def parameters(self, rows: Array, dtype: str, block: Block, of_all: Extremes | None) -> tuple[Array, Array | None]:
         if self.symmetric:
@@ -400,6 +431,9 @@ class FloatQuantized(ScaledWeight):
 
     def half_range(self) -> float:
         return E4M3.largest
+
+    def scales_that_hold(self, blocked: BlockedNumbers) -> tuple[Array, Array | None]:
+        return blocked.scales_of_floats(E4M3.largest), None
 
     def table(self) -> Array:
         return E4M3.values

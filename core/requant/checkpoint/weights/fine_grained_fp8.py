@@ -24,8 +24,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, scales_by_row
+from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, e4m3_codes, scales_by_row
 from requant.checkpoint.weights.floats import E4M3, E8M0_VALUES, Array, check_weight
+from requant.checkpoint.weights.repack import BlockedNumbers, in_units, powers_of_two
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -121,6 +122,19 @@ class FineGrainedFp8(WeightFormat):
         if powers:
             return {WEIGHT: codes, SCALE: (inverses.view(np.uint32) >> np.uint32(23)).astype(np.uint8)}
         return {WEIGHT: codes, SCALE: inverses}
+
+    def repacked(
+        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+    ) -> Mapping[str, Array]:
+        block = self._block(shape)
+        scales = BlockedNumbers.of(source, shape[1], block).scales_of_floats(E4M3.largest)
+        stored: Array = scales.astype(np.float32)
+        if self.scale_dtype != "F32":
+            stored = powers_of_two(scales)
+            scales = E8M0_VALUES[stored]
+        units = in_units(source, shape[1], scales, block)
+        codes = e4m3_codes(units, "F32", block, np.ones(scales.shape, np.float32), rounds=False)
+        return {WEIGHT: codes, SCALE: stored}
 
     def overflowed_scales(self, suffix: str, scales: Array) -> Array:
         """The inverse of a scale that overflows is 0."""

@@ -27,6 +27,7 @@ import numpy as np
 from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, extremes_of_groups
 from requant.checkpoint.weights.floats import UNSIGNED, Array, bits_of, check_weight, rounded
 from requant.checkpoint.weights.packing import packed, padded, transposed_words, unpacked
+from requant.checkpoint.weights.repack import BlockedNumbers, in_units
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -121,11 +122,16 @@ class Gptq(WeightFormat):
 
     def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
         """A NaN has the code 0."""
-        columns, group = rows.shape[1], self._group(rows.shape)
+        group = self._group(rows.shape)
         scales, zeros = self._parameters(*extremes_of_groups(rows.bits, rows.dtype, group))
+        return self._coded(rows, scales, zeros, scales)
+
+    def _coded(self, rows: PlainRows, divisors: Array, zeros: Array, scales: Array) -> Mapping[str, Array]:
+        """Return the stored tensors with the codes of rows over `divisors`."""
+        columns, group = rows.shape[1], self._group(rows.shape)
         codes: Array = np.empty(rows.bits.shape, np.uint8)
         SHIFTED_CODES(
-            rows.kernel_bytes, FloatKind[rows.dtype], group, scales.reshape(-1), zeros.reshape(-1), 2**self.bits - 1,
+            rows.kernel_bytes, FloatKind[rows.dtype], group, divisors.reshape(-1), zeros.reshape(-1), 2**self.bits - 1,
             codes.reshape(-1),
         )  # fmt: skip
         stored_zeros = (zeros.astype(np.int16) - (2 - self.version)).astype(np.uint8) & np.uint8(2**self.bits - 1)
@@ -135,6 +141,22 @@ class Gptq(WeightFormat):
             "scales": np.ascontiguousarray(bits_of(scales, self.scale_dtype).T),
             "g_idx": (np.arange(columns, dtype=np.int32) // np.int32(group))[None],
         }
+
+    def repacked(
+        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+    ) -> Mapping[str, Array]:
+        block, highest = Block(1, self._group(shape)), 2.0**self.bits - 1
+        blocked = BlockedNumbers.of(source, shape[1], block)
+        ideal, zeros = blocked.scales_of_integers(0.0, highest, zero_points=not self.symmetric)
+        scales = rounded(ideal.astype(np.float32), self.scale_dtype)
+        if zeros is None:
+            zeros = np.full(scales.shape, 2 ** (self.bits - 1))
+        return self._coded(
+            PlainRows(in_units(source, shape[1], scales, block), "F32", shape, begin),
+            np.ones(scales.shape, np.float32),
+            zeros.astype(np.float32),
+            scales,
+        )
 
     def _packed_zeros(self, zeros: Array) -> Array:
         """Return the words of [rows, groups] zero points, those of rows that there are not being 0."""

@@ -199,6 +199,17 @@ class WeightFormat(ABC):
         """Return the numbers that rows hold, before any dtype rounds them: f64, [rows, in]."""
         return self.scaled_codes(stored).numbers().reshape(stored.count, -1)
 
+    def repacked(
+        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+    ) -> Mapping[str, Array]:
+        """Return the matrices of the stored tensors for rows of another format, from the row `begin` on.
+
+        Their scales are those with which codes hold the numbers, if any do; the codes are the nearest. `scale_dtype`:
+        of scales that are stored in BF16, F16 or F32. `extremes`: of the numbers, where `needs_extremes`.
+        Raises CheckpointError for a format to which nothing is repacked.
+        """
+        raise CheckpointError("codes and scales of another format cannot be moved to this one: quantize instead")
+
     @abstractmethod
     def codes(self, stored: StoredRows) -> Codes:
         """Return the codes and scales of rows."""

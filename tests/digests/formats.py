@@ -7,7 +7,14 @@ from functools import cache, partial
 
 import numpy as np
 
-from requant.checkpoint.gguf.tensor_types import READABLE, TENSOR_TYPES, TensorType, read_elements, write_elements
+from requant.checkpoint.gguf.tensor_types import (
+    FILE_TYPES,
+    READABLE,
+    TENSOR_TYPES,
+    TensorType,
+    read_elements,
+    write_elements,
+)
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.schemes import SCHEMES, scheme_named
@@ -79,7 +86,7 @@ def gguf_cases() -> Iterator[Case]:
         for kind, values in _tensors().items():
             flat = values.reshape(-1)
             flat = np.ascontiguousarray(flat[: flat.size // 256 * 256])
-            if kind != "special":
+            if kind != "special" and type_.name in FILE_TYPES:
                 yield Case(f"gguf {type_.name} of {kind}", partial(_gguf, flat, type_))
         yield Case(f"gguf {type_.name} of any bytes", partial(_gguf_of_bytes, type_))
 

@@ -103,7 +103,8 @@ def dequantize_rows(type_name: str, blocks: NDArray[Any], count: int) -> NDArray
     """ggml's dequantize_row_... of a type on its blocks: `count` f32."""
     target = np.empty(count, np.float32)
     pointers = (array.ctypes.data_as(ctypes.c_void_p) for array in (blocks, target))
-    ggml()[f"dequantize_row_{type_name.lower()}"](*pointers, ctypes.c_int64(count))
+    name = type_name.lower().replace("_k", "_K")
+    ggml()[f"dequantize_row_{name}"](*pointers, ctypes.c_int64(count))
     return target
 
 

@@ -148,12 +148,14 @@ def test_what_is_quantized_is_not_quantized_again(tmp_path: Path) -> None:
     store = source(tmp_path, type_="Q8_0")
     with pytest.raises(CheckpointError, match="is Q8_0 already"):
         plan_gguf(store, "m.gguf", "q.gguf", "Q4_0")
-    k_quants = Tensor("blk.0.k.weight", [256, 1, 2], TENSOR_TYPES["Q6_K"].number, bytes(420))
-    store = source(tmp_path, k_quants)
-    with pytest.raises(CheckpointError, match="is Q6_K, which cannot be converted"):
+    store = source(tmp_path, Tensor("blk.0.k.weight", [256, 1, 2], TENSOR_TYPES["Q6_K"].number, bytes(420)))
+    with pytest.raises(CheckpointError, match="is Q6_K already"):
+        plan_gguf(store, "m.gguf", "q.gguf", "Q4_0")
+    store = source(tmp_path, Tensor("blk.0.a.weight", [32, 1, 2], TENSOR_TYPES["Q8_1"].number, bytes(72)))
+    with pytest.raises(CheckpointError, match="is Q8_1, which cannot be converted"):
         plan_gguf(store, "m.gguf", "q.gguf", "F16")
     with pytest.raises(UnknownNameError):
-        plan_gguf(store, "m.gguf", "q.gguf", "Q6_K")
+        plan_gguf(store, "m.gguf", "q.gguf", "Q6_0")
 
 
 def test_a_value_that_is_not_finite_leaves_nothing(tmp_path: Path) -> None:

@@ -40,3 +40,34 @@ def any_blocks(name: str, block_bytes: int, count: int, random: np.random.Genera
         quarters = drawn[:, :1] >> np.arange(0, 16, 4, dtype="<u2") << 12
         odd[:, 48:56] = (words | quarters).astype("<u2").view("|u1")
     return blocks
+
+
+def odd_rows(random: np.random.Generator, count: int) -> Array:
+    """f32 [some, 256] with `count` rows of each kind: magnitudes far apart and below 1e-15, ties, zeros of both signs,
+    one sign only, few values that are not 0."""
+    shape = (count, 256)
+
+    def normal() -> Array:
+        return random.standard_normal(shape)
+
+    def powers(lowest: int, highest: int, width: int) -> Array:
+        return np.exp2(random.integers(lowest, highest, (count, 256 // width))).repeat(width, axis=1)
+
+    kinds = [
+        normal(),
+        normal() * powers(-40, 8, 32),
+        normal() * powers(-140, 12, 16),
+        normal() * powers(10, 20, 256),
+        normal() * 1e-14,
+        random.integers(-24, 25, shape) / 4,
+        random.standard_t(2, shape) * 0.02,
+        np.abs(normal()),
+        -np.abs(normal()),
+        random.uniform(0.9, 1, shape),
+        normal() * (random.random(shape) < 0.03),
+        normal() * (random.random((count, 8)) < 0.5).repeat(32, axis=1),
+        (normal().astype("<f4").view("<u4") & np.uint32(0xFFFF0000)).view("<f4"),
+        *(np.full((1, 256), value) for value in (0.0, -0.0, 0.37, -1e-20, 1e-16, -1e-15)),
+    ]
+    rows: Array = np.concatenate(kinds).astype("<f4")
+    return np.ascontiguousarray(rows)

@@ -90,12 +90,13 @@ def quantize_pure(source: Path, target: Path, file_type: int) -> int:
     return found
 
 
-def quantize_rows(type_: int, values: NDArray[Any], size: int) -> bytes:
-    """ggml_quantize_chunk on rows of f32: `size` bytes."""
+def quantize_rows(type_: int, values: NDArray[Any], size: int, importance: NDArray[Any] | None = None) -> bytes:
+    """ggml_quantize_chunk on rows of f32: `size` bytes. `importance`: of each column."""
     target = ctypes.create_string_buffer(size)
     source = values.ctypes.data_as(ctypes.c_void_p)
     rows, row = (ctypes.c_int64(each) for each in values.shape)
-    ggml().ggml_quantize_chunk(type_, source, target, ctypes.c_int64(0), rows, row, None)
+    weights = None if importance is None else importance.ctypes.data_as(ctypes.c_void_p)
+    ggml().ggml_quantize_chunk(type_, source, target, ctypes.c_int64(0), rows, row, weights)
     return target.raw
 
 

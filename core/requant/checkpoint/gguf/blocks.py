@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from requant.errors import PreconditionError
 from requant.kernels.checkpoint.scaled_groups import scaled_groups
+from requant.kernels.simd.vector import LANES
 from requant.plan.compute_dtype import f32_of_f16
 
 Array = NDArray[Any]
@@ -75,6 +76,20 @@ def packed_fields(codes: Array) -> Array:
     for place in range(count):
         packed |= codes[..., place, :] << np.uint8(8 // count * place)
     return packed
+
+
+def side_by_side(blocks: Array) -> Array:
+    """Return [n / 16, m, 16] of [n, m]: sixteen blocks beside each other, with zeros in place of missing ones."""
+    count, elements = blocks.shape
+    missing = -count % LANES
+    if missing:
+        blocks = np.concatenate([blocks, np.zeros((missing, elements), blocks.dtype)])
+    return np.ascontiguousarray(blocks.reshape(-1, LANES, elements).transpose(0, 2, 1))
+
+
+def apart(numbers: Array, count: int) -> Array:
+    """Return [count, m] again."""
+    return numbers.transpose(0, 2, 1).reshape(-1, numbers.shape[1])[:count]
 
 
 def check(usable: Array, block: int, detail: str) -> None:

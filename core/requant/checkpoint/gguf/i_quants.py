@@ -37,7 +37,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.checkpoint.gguf.blocks import Unpacked, f16_at, fields
+from requant.checkpoint.gguf import quant_search as search
+from requant.checkpoint.gguf.blocks import (
+    Unpacked,
+    apart,
+    f16_at,
+    fields,
+    packed_fields,
+    side_by_side,
+    stored_f16,
+)
 from requant.plan.compute_dtype import f32_of_f16
 
 Array = NDArray[Any]
@@ -46,6 +55,8 @@ QUANTILES = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 5
 """Of IQ4_NL and IQ4_XS, by their codes."""
 
 _ELEMENTS = 256
+_QUANTILES = QUANTILES.astype("<f4")
+_MIDPOINTS = (_QUANTILES[:-1] + _QUANTILES[1:]) / np.float32(2)
 _GRIDS = Path(__file__).with_name("i_quant_grids.txt")
 _HALF, _QUARTER, _EIGHTH, _ONE, _TWO = (np.float32(x) for x in (0.5, 0.25, 0.125, 1, 2))
 
@@ -179,3 +190,40 @@ def unpack_iq1_m(blocks: Array) -> Unpacked:
     heads = f32_of_f16(np.bitwise_or.reduce(quarters, axis=1).astype("<u2").view("<f2"))[:, None]
     steps = words[:, :, None] >> np.arange(0, 12, 3, dtype="<u2") & np.uint16(7)
     return _unpacked_iq1(places, upper >> 3, heads, steps.reshape(-1, 16))
+
+
+def _searched(values: Array, importance: Array | None) -> tuple[Array, Array]:
+    """Return x side by side, and the scales of groups of 32. The weights are a * sqrt(2 v + x^2) or x^2, v the mean of
+    x^2 in a block and a the importance."""
+    x = side_by_side(values)
+    weights = x * x if importance is None else search.important(x, side_by_side(importance), 2)
+    return x, search.search_quantiles(x, weights, 32, _MIDPOINTS, _QUANTILES)
+
+
+def write_iq4_nl(values: Array, importance: Array | None) -> Array:
+    """Return the bytes of blocks [n, 32]. `importance`: of each element, or None. Raises PreconditionError where d is
+    beyond f16."""
+    x, scales = _searched(values, importance)
+    codes = apart(search.quantile_codes(x, _reciprocals(scales), _MIDPOINTS), len(values))
+    heads = stored_f16(apart(scales, len(values))[:, 0], 32).reshape(-1, 1).view("|u1")
+    return np.concatenate([heads, packed_fields(codes.reshape(-1, 2, 16))], axis=1)
+
+
+def write_iq4_xs(values: Array, importance: Array | None) -> Array:
+    """As `write_iq4_nl`, of blocks [n, 256]."""
+    x, scales = _searched(values, importance)
+    count = len(values)
+    # Codes are those of d before it is rounded to f16.
+    d = -search.extreme(scales) / np.float32(32)
+    steps = np.clip(search.nearest(_reciprocals(d) * scales), -32, 31)
+    codes = apart(search.quantile_codes(x, _reciprocals(d * steps.astype("<f4")), _MIDPOINTS), count)
+    stored = apart((steps + 32).astype("|u1"), count)
+    upper = packed_fields((stored >> 4).reshape(-1, 2, 4).transpose(0, 2, 1))
+    lower = packed_fields((stored & np.uint8(15)).reshape(-1, 4, 2).transpose(0, 2, 1))
+    heads = stored_f16(apart(d, count)[:, 0], _ELEMENTS).reshape(-1, 1).view("|u1")
+    packed = packed_fields(codes.reshape(-1, 8, 2, 16)).reshape(-1, 128)
+    return np.concatenate([heads, upper, lower, packed], axis=1)
+
+
+def _reciprocals(numbers: Array) -> Array:
+    return np.where(numbers != 0, np.float32(1) / numbers, np.float32(0))

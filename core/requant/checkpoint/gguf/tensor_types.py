@@ -140,8 +140,21 @@ _WRITE: Mapping[str, Callable[[Array], Array]] = {
     "TQ2_0": small_blocks.write_tq2_0,
 }
 
+_SEARCH: Mapping[str, Callable[[Array, Array | None], Array]] = {
+    "Q2_K": k_quants.write_q2_k,
+    "Q3_K": k_quants.write_q3_k,
+    "Q4_K": k_quants.write_q4_k,
+    "Q5_K": k_quants.write_q5_k,
+    "Q6_K": k_quants.write_q6_k,
+    "IQ4_NL": i_quants.write_iq4_nl,
+    "IQ4_XS": i_quants.write_iq4_xs,
+}
+
 READABLE = (*FLOATS, *GGUF_FORMATS, "Q1_0", *_UNPACK)
 """The types that can be dequantized."""
+
+WRITABLE = (*FLOATS, *GGUF_FORMATS, *_WRITE, *_SEARCH)
+"""The types that can be written."""
 
 
 def read_elements(data: Array, type_: TensorType) -> Array:
@@ -156,20 +169,23 @@ def read_elements(data: Array, type_: TensorType) -> Array:
     return _UNPACK[type_.name](blocks).values()
 
 
-def write_elements(values: Array, type_: TensorType, *, first: int = 0) -> Array:
-    """Return the stored bytes of f32 values, whole blocks of them, flat. `type_`: one of FILE_TYPES.
+def write_elements(values: Array, type_: TensorType, *, first: int = 0, importance: Array | None = None) -> Array:
+    """Return the stored bytes of f32 values, whole blocks of them, flat. `type_`: one of WRITABLE.
 
-    `first`: the index of the first value in its tensor. Raises PreconditionError with the index of the first value that
-    is not finite, or of the first block whose scale is beyond its type.
+    `first`: the index of the first value in its tensor. `importance`: f32 for each value, of which the types that
+    search for their scales make weights; the others take no notice.
+
+    Raises PreconditionError with the index of the first value that is not finite, or of the first block whose scale is
+    beyond its type.
     """
     try:
-        return _written(values, type_)
+        return _written(values, type_, importance)
     except PreconditionError as fault:
         index = first + (fault.index or 0)
         raise PreconditionError(fault.detail.format(index=f"{index:,}"), index=index) from None
 
 
-def _written(values: Array, type_: TensorType) -> Array:
+def _written(values: Array, type_: TensorType, importance: Array | None) -> Array:
     check(np.isfinite(values), 1, "the value at index {index} is not finite")
     if type_.name == "F32":
         return values.view("|u1")
@@ -191,4 +207,10 @@ def _written(values: Array, type_: TensorType) -> Array:
         usable = np.isfinite(np.ascontiguousarray(heads).view("<f2")).all(axis=1)
         check(usable, type_.block, "the scale or the minimum of the block at index {index} is beyond f16's 65504")
         return stored
-    return _WRITE[type_.name](values.reshape(-1, type_.block)).reshape(-1)
+    blocks = values.reshape(-1, type_.block)
+    if type_.name in _SEARCH:
+        # What is not a number on the way loses its comparisons, as in C.
+        with np.errstate(all="ignore"):
+            of_blocks = None if importance is None else importance.reshape(-1, type_.block)
+            return _SEARCH[type_.name](blocks, of_blocks).reshape(-1)
+    return _WRITE[type_.name](blocks).reshape(-1)

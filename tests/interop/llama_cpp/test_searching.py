@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES, write_elements
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import checkpoint
 from tests.interop.llama_cpp.library import needs_llama_cpp, quantize_rows
 from tests.interop.seed_of_the_day import generator
 from tests.oracles.ggml_search import BLOCKS
@@ -46,4 +49,5 @@ def test_blocks_equal_ggml(name: str, kind: str) -> None:
         given = np.ascontiguousarray(everywhere[usable]).reshape(-1)
     found = write_elements(values, type_, importance=given).reshape(-1, type_.block_bytes)
     assert np.array_equal(found, theirs[usable])
+    record(systems.LLAMA_CPP, [checkpoint(name, "quantize", "GGUF")], found.size)
     print(f"ggml_quantize_chunk: {found.size:,} bytes of {name} compared, importance: {kind}")  # noqa: T201

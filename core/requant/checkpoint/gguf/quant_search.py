@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from requant.checkpoint.gguf.blocks import apart, packed_fields, side_by_side
 from requant.kernels.checkpoint import scale_search as kernels
 
 Array = NDArray[Any]
@@ -143,6 +144,38 @@ def round_again(codes: Array, values: Array, scales: Array, minimums: Array | No
         highest,
         codes.reshape(-1),
     )
+
+
+_PLAIN = {"Q4_0": 4, "Q4_1": 4, "Q5_0": 5, "Q5_1": 5}
+
+
+def write_plain_blocks(name: str, rows: Array, importance: Array) -> Array:
+    """Return the bytes of rows [n, columns] in blocks of 32 of Q4_0, Q4_1, Q5_0 or Q5_1, by the importance of each
+    element: weights are importance * sqrt(mean of x^2 in the row + x^2).
+
+    d may be infinite, and the minimum of Q4_1 and Q5_1.
+    """
+    columns = rows.shape[1]
+    squares = side_by_side(rows * rows)
+    variances = apart(sums(squares, columns) / np.float32(columns), len(rows))
+    values = side_by_side(rows.reshape(-1, 32))
+    of_blocks = side_by_side(np.repeat(variances, columns // 32, axis=0))
+    weights = side_by_side(importance.reshape(-1, 32)) * np.sqrt(of_blocks + values * values)
+    bits, count = _PLAIN[name], rows.size // 32
+    if name.endswith("1"):
+        highest = (1 << bits) - 1
+        codes, scales, minimums = search_with_minimum(values, weights, 32, highest, ladder(-0.9, 0.05, 36, highest))
+        heads = np.concatenate([apart(scales, count), -apart(minimums, count)], axis=1)
+    else:
+        codes, scales = search_symmetric(values, weights, 32, 1 << (bits - 1))
+        heads = apart(scales, count)
+    with np.errstate(over="ignore"):
+        parts = [heads.astype("<f2").view("|u1")]
+    of_all = apart(codes, count)
+    if bits == 5:
+        parts.append(np.packbits(of_all >> 4, axis=1, bitorder="little"))
+    parts.append(packed_fields((of_all & np.uint8(15)).reshape(-1, 2, 16)))
+    return np.concatenate(parts, axis=1)
 
 
 def _codes(values: Array) -> Array:

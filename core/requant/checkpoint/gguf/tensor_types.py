@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.checkpoint.gguf import i_quants, k_quants, small_blocks
+from requant.checkpoint.gguf import quant_search as search
 from requant.checkpoint.gguf.blocks import Unpacked, check, stored_f16
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.weights import floats
 from requant.convert.blocks.gguf import GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
 from requant.errors import PreconditionError
-from requant.errors.names import entry_named
 
 Array = NDArray[Any]
 
@@ -98,15 +98,9 @@ FILE_TYPES = {
     "TQ2_0": 37,
     "MXFP4": 38,
 }
-"""The types that tensors are converted to, each with the value of `general.file_type`."""
+"""The types that all tensors may be converted to, each with the value of `general.file_type`."""
 
 FLOATS = ("F32", "F16", "BF16")
-
-
-def target_type(name: str) -> TensorType:
-    """Return the type to convert to by its name. Raises UnknownNameError."""
-    entry_named(FILE_TYPES, name, "GGUF type to convert to")
-    return TENSOR_TYPES[name]
 
 
 # The types whose d has the sign of an extreme value.
@@ -153,6 +147,9 @@ _SEARCH: Mapping[str, Callable[[Array, Array | None], Array]] = {
 READABLE = (*FLOATS, *GGUF_FORMATS, "Q1_0", *_UNPACK)
 """The types that can be dequantized."""
 
+SEARCHED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", *_SEARCH)
+"""The types that the importance of columns changes."""
+
 WRITABLE = (*FLOATS, *GGUF_FORMATS, *_WRITE, *_SEARCH)
 """The types that can be written."""
 
@@ -172,8 +169,8 @@ def read_elements(data: Array, type_: TensorType) -> Array:
 def write_elements(values: Array, type_: TensorType, *, first: int = 0, importance: Array | None = None) -> Array:
     """Return the stored bytes of f32 values, whole blocks of them, flat. `type_`: one of WRITABLE.
 
-    `first`: the index of the first value in its tensor. `importance`: f32 for each value, of which the types that
-    search for their scales make weights; the others take no notice.
+    `first`: the index of the first value in its tensor. `importance`: of the columns, f32, where the values are whole
+    rows; of it the types that search for their scales, and Q4_0 to Q5_1, make weights, and the others take no notice.
 
     Raises PreconditionError with the index of the first value that is not finite, or of the first block whose scale is
     beyond its type.
@@ -196,21 +193,33 @@ def _written(values: Array, type_: TensorType, importance: Array | None) -> Arra
         check((stored & 0x7F80) != 0x7F80, 1, "the value at index {index} is beyond bf16's largest")
         return stored.view("|u1")
     if type_.name in GGUF_FORMATS:
-        # -0 + 0 is +0, and d = 0 / -8 = -0.
-        signed = values + np.float32(0) if type_.name in _SIGNED_SCALES else values
-        try:
-            stored = quantize_gguf(signed, type_.name).data
-        except PreconditionError as error:
-            detail = "f32 cannot represent the scale of the block at index {index}"
-            raise PreconditionError(detail, index=error.index) from None
+        if importance is not None and type_.name in SEARCHED:
+            rows = values.reshape(-1, importance.size)
+            with np.errstate(all="ignore"):
+                stored = search.write_plain_blocks(type_.name, rows, np.broadcast_to(importance, rows.shape))
+        else:
+            stored = _plain_blocks(values, type_.name)
         heads = stored.reshape(-1, type_.block_bytes)[:, : 2 + 2 * GGUF_FORMATS[type_.name].has_minimum]
         usable = np.isfinite(np.ascontiguousarray(heads).view("<f2")).all(axis=1)
         check(usable, type_.block, "the scale or the minimum of the block at index {index} is beyond f16's 65504")
-        return stored
+        return stored.reshape(-1)
     blocks = values.reshape(-1, type_.block)
     if type_.name in _SEARCH:
+        of_blocks = None
+        if importance is not None:
+            rows = np.broadcast_to(importance, (values.size // importance.size, importance.size))
+            of_blocks = rows.reshape(-1, type_.block)
         # What is not a number on the way loses its comparisons, as in C.
         with np.errstate(all="ignore"):
-            of_blocks = None if importance is None else importance.reshape(-1, type_.block)
             return _SEARCH[type_.name](blocks, of_blocks).reshape(-1)
     return _WRITE[type_.name](blocks).reshape(-1)
+
+
+def _plain_blocks(values: Array, name: str) -> Array:
+    # -0 + 0 is +0, and d = 0 / -8 = -0.
+    signed = values + np.float32(0) if name in _SIGNED_SCALES else values
+    try:
+        return quantize_gguf(signed, name).data
+    except PreconditionError as error:
+        detail = "f32 cannot represent the scale of the block at index {index}"
+        raise PreconditionError(detail, index=error.index) from None

@@ -110,7 +110,7 @@ def _seven_signs(words: Array) -> Array:
 
 def _nibbles(packed: Array) -> Array:
     """The halves of bytes, the lower one first."""
-    return fields(packed[:, :, None], 4).reshape(packed.shape[0], -1)
+    return fields(packed[:, :, None], 4).reshape(-1, 2 * packed.shape[1])
 
 
 def _scales(heads: Array, steps: Array, offset: np.float32, slope: np.float32, factor: np.float32) -> Array:

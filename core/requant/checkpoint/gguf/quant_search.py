@@ -87,7 +87,7 @@ def search_with_minimum(
 ) -> tuple[Array, Array, Array]:
     """Return codes, scales and minimums: x is near to scale * code - minimum."""
     codes, (scales, minimums) = _codes(values), (_numbers(values, width) for _ in range(2))
-    arrays = (each.reshape(-1) for each in (codes, scales, minimums))
+    arrays = (each.reshape(-1) for each in (scales, minimums, codes))
     kernels.search_with_minimum(values.reshape(-1), weights.reshape(-1), width, highest, tries, absolute, *arrays)
     return codes, scales, minimums
 
@@ -96,7 +96,7 @@ def search_symmetric(values: Array, weights: Array, width: int, half: int) -> tu
     """Return codes + half, and scales: x is near to scale * code, of either sign."""
     codes, scales = _codes(values), _numbers(values, width)
     kernels.search_symmetric(
-        values.reshape(-1), weights.reshape(-1), width, half, codes.reshape(-1), scales.reshape(-1)
+        values.reshape(-1), weights.reshape(-1), width, half, scales.reshape(-1), codes.reshape(-1)
     )
     return codes, scales
 
@@ -104,7 +104,7 @@ def search_symmetric(values: Array, weights: Array, width: int, half: int) -> tu
 def search_by_element(values: Array, width: int, half: int) -> tuple[Array, Array]:
     """Return the same of codes that are changed in turn, for errors weighted by x^2."""
     codes, scales = _codes(values), _numbers(values, width)
-    kernels.search_by_element(values.reshape(-1), width, half, codes.reshape(-1), scales.reshape(-1))
+    kernels.search_by_element(values.reshape(-1), width, half, scales.reshape(-1), codes.reshape(-1))
     return codes, scales
 
 
@@ -112,7 +112,7 @@ def fit_positive(numbers: Array, weights: Array, highest: int) -> tuple[Array, A
     """Return of the scales or minimums of blocks codes, and a scale for each block."""
     codes, scales = _codes(numbers), _numbers(numbers, numbers.shape[1])
     kernels.search_positive(
-        numbers.reshape(-1), weights.reshape(-1), numbers.shape[1], highest, codes.reshape(-1), scales.reshape(-1)
+        numbers.reshape(-1), weights.reshape(-1), numbers.shape[1], highest, scales.reshape(-1), codes.reshape(-1)
     )
     return codes, scales
 

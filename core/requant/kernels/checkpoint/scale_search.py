@@ -66,9 +66,9 @@ def search_with_minimum(
     highest: I32,  # the highest code
     ladder: In[F32],  # what is tried: quotients by the range of a group
     absolute: Bool,  # whether errors are magnitudes, and not squares
-    codes: Out[U8],
     scales: Out[F32],
     minimums: Out[F32],  # what is subtracted: not negative
+    codes: Out[U8],
 ) -> None:
     """make_qkx2_quants and make_qkx3_quants: x is near to scale * code - minimum.
 
@@ -172,8 +172,8 @@ def search_symmetric(
     weights: In[F32],
     width: I64,
     half: I32,  # codes are from -half to half - 1
-    codes: Out[U8],  # codes + half; 0 where all values are about 0
     scales: Out[F32],
+    codes: Out[U8],  # codes + half; 0 where all values are about 0
 ) -> None:
     """make_qx_quants: x is near to scale * code, of either sign.
 
@@ -209,8 +209,8 @@ def search_by_element(
     values: In[F32],
     width: I64,
     half: I32,  # codes are from -half to half - 1
-    codes: Out[U8],  # codes + half; 0 where all values are about 0
     scales: Out[F32],
+    codes: Out[U8],  # codes + half; 0 where all values are about 0
 ) -> None:
     """make_q3_quants: x is near to scale * code; each code in turn is changed if that lessens the error, weighted by
     x^2, of the best scale; at most five times."""
@@ -262,8 +262,8 @@ def search_positive(
     weights: In[F32],
     width: I64,
     highest: I32,
-    codes: Out[U8],
     scales: Out[F32],
+    codes: Out[U8],
 ) -> None:
     """make_qp_quants: x, scales or minimums of groups, is near to scale * code.
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES, read_elements, write_elements
+from requant.checkpoint.gguf.tensor_types import SEARCHED, TENSOR_TYPES, read_elements, write_elements
 from requant.errors import PreconditionError
 from requant.kernels.checkpoint import scale_search
 from requant.kernels.jit.jit import Kernel
@@ -25,7 +28,27 @@ IMPORTANCE = {
     "zeros": (RANDOM.random(ROWS.shape) * (RANDOM.random(ROWS.shape) < 0.4)).astype("<f4"),
     "wide": np.exp2(RANDOM.uniform(-60, 20, ROWS.shape)).astype("<f4"),
 }
+VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "ggml_blocks.json").read_text())
 KERNELS = [each for each in vars(scale_search).values() if isinstance(each, Kernel)]
+
+
+def decoded(text: str, dtype: str) -> Array:
+    return np.frombuffer(base64.b64decode(text), dtype)
+
+
+@pytest.mark.parametrize("name", VECTORS["searched"])
+def test_ggml_writes_the_same_bytes(name: str) -> None:
+    assert {*BLOCKS} == {*VECTORS["searched"]}
+    stored = write_elements(decoded(VECTORS["x"]["data"], "<f4"), TENSOR_TYPES[name])
+    assert stored.tobytes() == base64.b64decode(VECTORS["searched"][name])
+
+
+@pytest.mark.parametrize("name", VECTORS["by_importance"])
+def test_ggml_writes_the_same_bytes_by_importance(name: str) -> None:
+    assert {*SEARCHED} == {*VECTORS["by_importance"]}
+    importance = decoded(VECTORS["importance"]["data"], "<f4")
+    stored = write_elements(decoded(VECTORS["x"]["data"], "<f4"), TENSOR_TYPES[name], importance=importance)
+    assert stored.tobytes() == base64.b64decode(VECTORS["by_importance"][name])
 
 
 @pytest.mark.parametrize("importance", IMPORTANCE)

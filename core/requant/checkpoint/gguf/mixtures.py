@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from requant.checkpoint.gguf.header import Key, value_of
 from requant.checkpoint.gguf.tensor_types import FILE_TYPES, TENSOR_TYPES, TensorType
-from requant.errors import CheckpointError, excerpt
+from requant.errors import CheckpointError, UnknownNameError, excerpt
 from requant.errors.names import entry_named
 
 
@@ -51,9 +51,17 @@ TARGETS: Mapping[str, Target] = {
 """By their names."""
 
 
+# What llama-quantize has besides.
+_NOT_WRITTEN = ("IQ1_", "IQ2_", "IQ3_", "Q1_0", "Q2_0", "MXFP4_MOE", "NVFP4")
+
+
 def target_named(name: str) -> Target:
     """Return what to convert to by its name, in any case. Raises UnknownNameError."""
-    return entry_named(TARGETS, name.upper(), "GGUF type to convert to")
+    upper = name.upper()
+    if upper.startswith(_NOT_WRITTEN) and upper not in TARGETS:
+        detail = f"{excerpt(upper)} is not written; use llama-quantize for it. Available: {', '.join(TARGETS)}"
+        raise UnknownNameError(detail)
+    return entry_named(TARGETS, upper, "GGUF type to convert to")
 
 
 @dataclass(frozen=True, slots=True)

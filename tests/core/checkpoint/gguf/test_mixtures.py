@@ -207,3 +207,6 @@ def test_names_in_any_case() -> None:
     assert target_named("iq4_nl").type is TENSOR_TYPES["IQ4_NL"]
     with pytest.raises(UnknownNameError, match="did you mean Q4_K_S"):
         target_named("Q4_K")
+    for name in ("IQ2_XXS", "iq3_m", "NVFP4"):
+        with pytest.raises(UnknownNameError, match=f"{name.upper()} is not written; use llama-quantize for it"):
+            target_named(name)

@@ -1,6 +1,7 @@
 """The quantization schemes for weights, under their established names.
 
-A name may be followed by options, separated by commas, for what shares a scale and for codes with zero points:
+Names are known in any case. One may be followed by options, separated by commas, for what shares a scale and for codes
+with zero points:
 `W4A16:group=32`, `W4A16:channel`, `W8A16:tensor`, `W8A8:asymmetric`.
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 
 from requant.checkpoint.quantization_config import compressed_tensors, methods
 from requant.checkpoint.scheme import Preset, Scheme
-from requant.errors.names import entry_named
+from requant.errors.names import entry_named, in_any_case
 
 __all__ = ["SCHEMES", "Scheme", "scheme_named"]
 
@@ -21,6 +22,8 @@ SCHEMES = tuple(_PRESETS)
 
 
 def scheme_named(name: str) -> Scheme:
-    """Return the scheme of that name. Raises UnknownNameError, or ParameterError for an invalid option."""
+    """Return the scheme of that name, in any case. Raises UnknownNameError, or ParameterError for an invalid option."""
     base, _, options = name.partition(":")
-    return entry_named(_PRESETS, base, "scheme")(name, options.split(",") if options else [])
+    known = in_any_case(_PRESETS, base)
+    listed = options.split(",") if options else []
+    return entry_named(_PRESETS, known, "scheme")(":".join([known, *([options] if options else [])]), listed)

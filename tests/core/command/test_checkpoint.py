@@ -25,6 +25,7 @@ from requant.checkpoint.name_patterns import NamePatterns
 from requant.checkpoint.plan.model import Direction
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.work import Progress
+from requant.checkpoint.schemes import SCHEMES
 from requant.checkpoints import conversion_request, open_source
 from requant.command.checkpoint.conversion import serving_command
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
@@ -159,6 +160,25 @@ def test_embeddings_heads_and_routers_stay_unless_none_is_given(
         requant.quantize_checkpoint(source, tmp_path / "again", "W8A16:channel")
         assert contents(tmp_path / "again") == contents(tmp_path / "out")
     assert checkpoint("verify", tmp_path / "out", "--source", source) == DONE
+
+
+def test_schemes_are_listed_with_their_bits_and_loaders(capsys: pytest.CaptureFixture[str]) -> None:
+    assert checkpoint("schemes", "--json") == 0
+    listed = {each["name"]: each for each in json.loads(capsys.readouterr().out)["schemes"] if each["of"] != "GGUF"}
+    assert [name for name, each in listed.items() if each["of"] == "safetensors"] == list(SCHEMES)
+    bits = {"W4A16": 4.125, "W4A16_ASYM": 4.156, "NVFP4A16": 4.5, "MXFP6A8": 6.25, "W4A8": 8.125, "MatMulNBits4": 4.156}
+    assert {name: round(listed[name]["bits"], 3) for name in bits} == bits
+    loaders = {"W8A8": ["vLLM", "transformers"], "W4A16_ASYM": ["vLLM"], "MXFP6A16": ["transformers"]}
+    assert {name: listed[name]["loaders"] for name in loaders} == loaders
+    assert checkpoint("schemes") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert next(line for line in lines if line.startswith("W4A16 ")).split()[1] == "4.125"
+
+
+def test_names_in_any_case_give_the_same(model: Path, tmp_path: Path) -> None:
+    for name, scheme in (("upper", "W4A16"), ("lower", "w4a16")):
+        assert checkpoint("quantize", model, tmp_path / name, "--scheme", scheme) == 0
+    assert contents(tmp_path / "upper") == contents(tmp_path / "lower")
 
 
 @pytest.mark.parametrize("given", ["lm_head", b"lm_head", None, 3, ["lm_head", 3], [None]])

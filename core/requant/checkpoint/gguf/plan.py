@@ -157,6 +157,7 @@ def plan_gguf(source: Store, name: str, output: str, type_: str, *, ignore: Sequ
     file = file_named(source, name)
     header = read_header(source, file)
     target = target_type(type_)
+    type_ = target.name
     ignored = NamePatterns(ignore)
     decided = []
     for info in sorted(header.tensors, key=_order):

@@ -37,7 +37,7 @@ from requant.checkpoint.weights import floats
 from requant.convert.blocks.gguf import GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
 from requant.convert.small_floats import decode_table
 from requant.errors import PreconditionError
-from requant.errors.names import entry_named
+from requant.errors.names import entry_named, in_any_case
 from requant.plan.compute_dtype import f32_of_f16
 
 Array = NDArray[Any]
@@ -115,9 +115,10 @@ FLOATS = ("F32", "F16", "BF16")
 
 
 def target_type(name: str) -> TensorType:
-    """Return the type to convert to by its name. Raises UnknownNameError."""
-    entry_named(FILE_TYPES, name, "GGUF type to convert to")
-    return TENSOR_TYPES[name]
+    """Return the type to convert to by its name, in any case. Raises UnknownNameError."""
+    known = in_any_case(FILE_TYPES, name)
+    entry_named(FILE_TYPES, known, "GGUF type to convert to")
+    return TENSOR_TYPES[known]
 
 
 _E2M1 = decode_table("f4E2M1FN")

@@ -128,7 +128,7 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     content = _content(source, request)
     names = [each.name for each in content.tensors]
     ignored = with_default_entries(request.ignore, request.targets, scheme.always_ignored, names)
-    request = replace(request, ignore=ignored)
+    request = replace(request, scheme=scheme.name, ignore=ignored)
     asked = replace(request, ignore=(*ignored, *scheme.always_ignored))
     metadata = None if scheme.metadata is None else dict(scheme.metadata)
     tasks, selection = quantization_tasks(

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from requant.checkpoint.weights.floats import E2M1, E4M3, Array, values
-from requant.kernels.checkpoint.codes import E4M3_CODES, PACKED_E2M1_CODES
+from requant.checkpoint.weights.floats import E2M1, E2M3, E4M3, Array, values
+from requant.kernels.checkpoint.codes import E2M3_CODES, E4M3_CODES, PACKED_E2M1_CODES
 from requant.kernels.checkpoint.magnitudes import LARGEST_MAGNITUDES
 from requant.kernels.checkpoint.values import scaled_values
 from requant.kernels.jit.jit import Kernel
@@ -173,6 +173,27 @@ def e4m3_codes(rows: Array, dtype: str, block: Block, scales: Array, *, rounds: 
         rounds=rounds,
         lowest=-E4M3.largest,
         highest=E4M3.largest,
+        stride=rows.shape[1],
+    )
+
+
+def e2m3_codes(rows: Array, dtype: str, block: Block, scales: Array, *, rounds: bool) -> Array:
+    """Return E2M3(clamp(R(w / s), -7.5, 7.5)), RNE, as bytes. NaN gives 0x20.
+
+    The sign bit is that of the quotient, also of -0 where each step is rounded as on a CPU; else -0 gives 0. Source:
+    compressed-tensors 0.20.0, `quantization/utils/fp6_utils.py`, `compressors/mxfp6/helpers.py`.
+    """
+    return codes(
+        E2M3_CODES,
+        rows,
+        dtype,
+        block,
+        scales,
+        None,
+        rounds=rounds,
+        lowest=-E2M3.largest,
+        highest=E2M3.largest,
+        offset=0x20 if rounds else 0,
         stride=rows.shape[1],
     )
 

@@ -25,7 +25,7 @@ TORCH_NAMES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 
 
 class CodeTable(NamedTuple):
-    """The codes of a small float, by the byte that holds one, in its lower half where it has 4 bits.
+    """The codes of a small float, by the byte that holds one, in its lowest bits.
 
     `values`: f32. `places`: in the order of all values, i16, as `Codes` counts them; that of a NaN is beyond the last.
     `highest`: the place of `largest`.
@@ -46,6 +46,7 @@ def _code_table(element_name: str) -> CodeTable:
 
 
 E2M1 = _code_table("f4E2M1FN")
+E2M3 = _code_table("f6E2M3FN")
 E4M3 = _code_table("f8E4M3FN")
 UNSIGNED = np.arange(256, dtype=np.float32)
 """The values of unsigned integers, by their bytes."""

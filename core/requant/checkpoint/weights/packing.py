@@ -56,10 +56,17 @@ def unpacked(stored: Array, bits: int, count: int) -> Array:
     return codes
 
 
-def unpacked_half_bytes(stored: Array) -> Array:
-    """Return the codes of bytes that hold two each, [rows, 2 * bytes of a row]."""
-    codes = np.empty((stored.shape[0], 2 * stored.shape[1]), np.uint8)
-    UNPACK[1](np.ascontiguousarray(stored).reshape(-1), codes.reshape(-1), 4, np.uint64(0))
+def packed_bytes(codes: Array, bits: int) -> Array:
+    """Return rows of codes whose bits are whole bytes, densely packed: [rows, columns * bits / 8]."""
+    target = np.empty((codes.shape[0], codes.shape[1] * bits // 8), np.uint8)
+    PACK[1](codes.reshape(-1), target.reshape(-1), bits)
+    return target
+
+
+def unpacked_bytes(stored: Array, bits: int) -> Array:
+    """Return the codes of rows of densely packed bytes, one to a byte: [rows, 8 / bits * bytes of a row]."""
+    codes = np.empty((stored.shape[0], 8 * stored.shape[1] // bits), np.uint8)
+    UNPACK[1](np.ascontiguousarray(stored).reshape(-1), codes.reshape(-1), bits, np.uint64(0))
     return codes
 
 

@@ -508,6 +508,13 @@ def test_a_terminal_has_a_bar(model: Path, tmp_path: Path, size: tuple[int, int]
     assert b"3/3 files" in shown
 
 
+def test_a_log_has_one_line_about_kernels(capsys: pytest.CaptureFixture[str]) -> None:
+    output = output_for(_namespace("plain"))
+    for compiled in range(4):
+        output.kernels(compiled, 3)
+    assert capsys.readouterr().err == "requant: compiling 3 kernels (once; they are kept for the next run)\n"
+
+
 def test_a_log_has_lines_a_few_seconds_apart(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,16 @@ from threading import Lock
 
 import numpy as np
 
-from requant.checkpoint.plan.model import CopyStep, DequantizeStep, NotFinite, QuantizeStep, Step, WeightSource
+from requant.checkpoint.plan.model import (
+    CopyStep,
+    DequantizeStep,
+    NotFinite,
+    Plan,
+    QuantizedSource,
+    QuantizeStep,
+    Step,
+    WeightSource,
+)
 from requant.checkpoint.run.outputs import SourceReader, Stages
 from requant.checkpoint.run.stored_weight import (
     Files,
@@ -24,10 +33,17 @@ from requant.checkpoint.run.stored_weight import (
 from requant.checkpoint.run.work import Piece
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import FileWriter, StoredFile
-from requant.checkpoint.weights.blocks import Extremes, first_not_below, whole_extremes
-from requant.checkpoint.weights.floats import EPSILON, Array, values
+from requant.checkpoint.weights.blocks import (
+    Extremes,
+    extremes_kernel,
+    first_not_below,
+    magnitude_kernel,
+    whole_extremes,
+)
+from requant.checkpoint.weights.floats import EPSILON, Array, float_kernels, values
 from requant.checkpoint.weights.weight_format import Region, WeightFormat
 from requant.errors import CheckpointError
+from requant.kernels.jit.jit import Kernel
 
 PIECE_OF_COLUMNS = 8 << 20
 """Bytes of the source in a piece, at least, where rows of the weight are columns of a stored tensor: else the runs of
@@ -187,6 +203,36 @@ class Steps(SourceReader):
         with self.buffers.of((end - begin) * row) as data:
             self.store.read_into(self.files[source.file], source.begin + begin * row, data.data)
             yield data.view(DTYPES[source.dtype].array).reshape(end - begin, weight.shape[1]), data.nbytes
+
+
+def kernels_of(plan: Plan) -> tuple[Kernel, ...]:
+    """Return the kernels that a run of a plan calls."""
+    found: dict[Kernel, None] = {}
+    known: set[tuple[WeightFormat, frozenset[str]]] = set()
+
+    def is_new(weight_format: WeightFormat, dtypes: frozenset[str]) -> bool:
+        new = (weight_format, dtypes) not in known
+        known.add((weight_format, dtypes))
+        return new
+
+    for step in plan.steps:
+        if isinstance(step, QuantizeStep) and is_new(step.format, frozenset({step.source.dtype})):
+            found |= dict.fromkeys(_quantizing_kernels(step.format, step.source.dtype, plan.request.not_finite))
+        if isinstance(source := step.source, QuantizedSource):
+            dtypes = frozenset({source.dtype, *(each.dtype for each in source.stored.values())})
+            if is_new(source.format, dtypes):
+                found |= dict.fromkeys(source.format.dequantizing_kernels(dtypes))
+    return tuple(found)
+
+
+def _quantizing_kernels(weight_format: WeightFormat, dtype: str, not_finite: NotFinite) -> Iterator[Kernel]:
+    yield from weight_format.quantizing_kernels(dtype)
+    if weight_format.needs_extremes:
+        yield extremes_kernel(dtype)
+    if weight_format.needs_extremes or not_finite is NotFinite.REFUSE:
+        yield from float_kernels((dtype,))
+    if not_finite is NotFinite.REFUSE:
+        yield magnitude_kernel(dtype)
 
 
 class _Measurement:

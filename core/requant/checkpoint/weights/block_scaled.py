@@ -26,7 +26,7 @@ the fused set:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -42,6 +42,7 @@ from requant.checkpoint.weights.blocks import (
     e4m3_codes,
     largest_magnitudes,
     largest_patterns,
+    magnitude_kernel,
     packed_e2m1_codes,
 )
 from requant.checkpoint.weights.floats import (
@@ -52,10 +53,11 @@ from requant.checkpoint.weights.floats import (
     Array,
     CodeTable,
     check_weight,
+    float_kernels,
     rounded,
     values,
 )
-from requant.checkpoint.weights.packing import packed_bytes, unpacked_bytes
+from requant.checkpoint.weights.packing import packed_bytes, packing_kernels, unpacked_bytes, unpacking_kernels
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -67,6 +69,9 @@ from requant.checkpoint.weights.weight_format import (
     matrix_shape,
 )
 from requant.convert.blocks import mx, nvfp4
+from requant.kernels.checkpoint.codes import E2M3_CODES, E4M3_CODES, PACKED_E2M1_CODES
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.jit.jit import Kernel
 
 _MX, _NVFP4 = Block(1, mx.BLOCK), Block(1, nvfp4.BLOCK)
 _BIAS = 127
@@ -148,6 +153,13 @@ class MxWeight(WeightFormat):
     def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         codes, scales = self._unpacked(stored), _POWERS[stored.parts["weight_scale"]]
         return ScaledCodes(codes, self._element.values, stored.shape[1], _MX, scales, None, "BF16")
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        coding = {4: (PACKED_E2M1_CODES,), 6: (E2M3_CODES, *packing_kernels(6)), 8: (E4M3_CODES,)}
+        return (magnitude_kernel(dtype), *coding[self.bits], *float_kernels((dtype,)))
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (scaled_values, *unpacking_kernels(self.bits), *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
         places, highest = self._element.places[self._unpacked(stored)], self._element.highest
@@ -238,6 +250,12 @@ class Nvfp4Weight(WeightFormat):
     def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         codes, scales = unpacked_bytes(stored.parts["weight_packed"], 4), _nvfp4_scales(stored)
         return ScaledCodes(codes, E2M1.values, stored.shape[1], _NVFP4, scales, None, "BF16")
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        return (magnitude_kernel(dtype), E4M3_CODES, PACKED_E2M1_CODES, *float_kernels((dtype,)))
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (scaled_values, *unpacking_kernels(4), *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
         places = E2M1.places[unpacked_bytes(stored.parts["weight_packed"], 4)]

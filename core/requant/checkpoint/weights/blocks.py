@@ -64,11 +64,16 @@ def largest_patterns(rows: Array, dtype: str, block: Block) -> Array:
     """Return the same as bits of `dtype`."""
     integers = np.int32 if dtype == "F32" else np.int16
     largest = np.empty((rows.shape[0], block.columns(rows.shape[1])), integers)
-    kernel = LARGEST_MAGNITUDES[8 * largest.itemsize]
+    kernel = magnitude_kernel(dtype)
     kernel(rows.reshape(-1).view(integers), rows.shape[1], block.width, largest.reshape(-1))
     if block.height > 1:
         largest = np.maximum.reduceat(largest, np.arange(0, rows.shape[0], block.height), axis=0)
     return largest.view(rows.dtype)
+
+
+def magnitude_kernel(dtype: str) -> Kernel:
+    """Return the kernel of `largest_magnitudes` and `first_not_below`."""
+    return LARGEST_MAGNITUDES[32 if dtype == "F32" else 16]
 
 
 def first_not_below(rows: Array, dtype: str, limit: float) -> int | None:
@@ -103,11 +108,16 @@ def whole_extremes(rows: Array, dtype: str) -> Extremes:
     return Extremes(lowest, highest) if lowest <= highest else Extremes(float("nan"), float("nan"))
 
 
+def extremes_kernel(dtype: str) -> Kernel:
+    """Return the kernel of `extremes_of_groups` and `whole_extremes`."""
+    return MINIMUM_MAXIMUM[32 if dtype == "F32" else 16, False]
+
+
 def _extremes(rows: Array, dtype: str, run: int, shape: tuple[int, int]) -> tuple[Array, Array]:
     integers = np.int32 if dtype == "F32" else np.int16
     limits = np.iinfo(integers)
     lows, highs = np.full(shape, limits.max, integers), np.full(shape, limits.min, integers)
-    kernel = MINIMUM_MAXIMUM[limits.bits, False]
+    kernel = extremes_kernel(dtype)
     patterns = rows.reshape(-1).view(integers)
     kernel(patterns, 0, run, lows.size, patterns.size, 1, lows.reshape(-1), highs.reshape(-1))
 

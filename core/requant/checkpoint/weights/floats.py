@@ -6,6 +6,7 @@ BF16, F16 and F32 here are those of scales, of which there are few. Weights are 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from requant.convert.small_floats import decode_table, small_float
 from requant.errors import CheckpointError
 from requant.formats.elements import FLOATS
+from requant.kernels.convert.floats.f16 import narrow_to_f16, widen_f16
+from requant.kernels.jit.jit import Kernel
 from requant.plan.compute_dtype import narrowed, widen
 
 Array = NDArray[Any]
@@ -65,6 +68,11 @@ def check_weight(dtype: str, shape: tuple[int, int]) -> None:
 def values(bits: Array, dtype: str) -> Array:
     """Return the f32 of BF16, F16 or F32 (`DTYPES[dtype].array`): all are exact."""
     return bits.view(np.float32) if dtype == "F32" else widen(bits, FLOATS[dtype.lower()])
+
+
+def float_kernels(dtypes: Collection[str]) -> tuple[Kernel, ...]:
+    """Return the kernels that `values`, `rounded` and `bits_of` call for these dtypes."""
+    return (widen_f16, narrow_to_f16) if "F16" in dtypes else ()
 
 
 def rounded(numbers: Array, dtype: str) -> Array:

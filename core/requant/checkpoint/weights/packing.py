@@ -12,6 +12,7 @@ import numpy as np
 from requant.checkpoint.weights.floats import Array
 from requant.kernels.checkpoint.words import transpose_words
 from requant.kernels.convert.packing import PACK, UNPACK
+from requant.kernels.jit.jit import Kernel
 
 _WORD = 32
 
@@ -54,6 +55,16 @@ def unpacked(stored: Array, bits: int, count: int) -> Array:
     codes = np.empty((stored.shape[0], length), np.uint8)
     UNPACK[1](source.view(np.uint8).reshape(-1), codes.reshape(-1), bits, np.uint64(0))
     return codes
+
+
+def packing_kernels(bits: int) -> tuple[Kernel, ...]:
+    """Return the kernels of `packed` and `packed_bytes`."""
+    return () if bits == 8 else (PACK[1],)
+
+
+def unpacking_kernels(bits: int) -> tuple[Kernel, ...]:
+    """Return the kernels of `unpacked` and `unpacked_bytes`."""
+    return () if bits == 8 else (UNPACK[1],)
 
 
 def packed_bytes(codes: Array, bits: int) -> Array:

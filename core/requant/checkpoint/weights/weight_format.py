@@ -8,7 +8,7 @@ all rows are read for their extremes first.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -17,6 +17,7 @@ import numpy as np
 from requant.checkpoint.weights.blocks import Extremes, ScaledCodes
 from requant.checkpoint.weights.floats import Array, values
 from requant.errors import CheckpointError
+from requant.kernels.jit.jit import Kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,14 @@ class WeightFormat(ABC):
     def numbers(self, stored: StoredRows) -> Array:
         """Return the numbers that rows hold, before any dtype rounds them: f64, [rows, in]."""
         return self.scaled_codes(stored).numbers().reshape(stored.count, -1)
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        """Return the kernels that `quantize` calls for a weight of `dtype`."""
+        return ()
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        """Return the kernels that `dequantize` calls. `dtypes`: of the stored tensors and of the weight."""
+        return ()
 
     @abstractmethod
     def codes(self, stored: StoredRows) -> Codes:

@@ -44,6 +44,7 @@ def run(arguments: argparse.Namespace, direction: Direction, output: Output) -> 
         return single_file.run(arguments, output)
     choose_kernels()
     from requant.checkpoint.run.run import run_plan
+    from requant.checkpoint.run.steps import kernels_of
     from requant.checkpoint.storage.location import open_store
 
     began = monotonic()
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace, direction: Direction, output: Output) -> 
         return DONE
     for warning in plan.warnings:
         output.warning(warning)
-    compile_missing(output.kernels)
+    compile_missing(output.kernels, kernels_of(plan))
 
     if arguments.engine == "ray":
         report = _run_on_ray(plan, source, destination, arguments, output)

@@ -38,7 +38,7 @@ from requant.convert.blocks.gguf import GGUF_FORMATS, GgufTensor, dequantize_ggu
 from requant.convert.small_floats import decode_table
 from requant.errors import PreconditionError
 from requant.errors.names import entry_named, in_any_case
-from requant.plan.compute_dtype import f32_of_f16
+from requant.plan.float_arrays import f32_of_f16
 
 Array = NDArray[Any]
 

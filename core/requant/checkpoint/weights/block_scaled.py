@@ -68,12 +68,11 @@ from requant.checkpoint.weights.weight_format import (
     check_groups,
     matrix_shape,
 )
-from requant.convert.blocks import mx, nvfp4
 from requant.kernels.checkpoint.codes import E2M3_CODES, E4M3_CODES, PACKED_E2M1_CODES
 from requant.kernels.checkpoint.values import scaled_values
 from requant.kernels.jit.jit import Kernel
 
-_MX, _NVFP4 = Block(1, mx.BLOCK), Block(1, nvfp4.BLOCK)
+_MX, _NVFP4 = Block(1, 32), Block(1, 16)
 _BIAS = 127
 _MANTISSA_BITS = {"BF16": 7, "F16": 10, "F32": 23}
 _LARGEST_FIELD = {"BF16": 255, "F16": 31, "F32": 255}

@@ -17,7 +17,7 @@ from requant.errors import CheckpointError
 from requant.formats.elements import FLOATS
 from requant.kernels.convert.floats.f16 import narrow_to_f16, widen_f16
 from requant.kernels.jit.jit import Kernel
-from requant.plan.compute_dtype import narrowed, widen
+from requant.plan.float_arrays import narrowed, widen
 
 Array = NDArray[Any]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from math import isfinite, lcm
+from math import inf, isfinite, lcm
 from threading import Lock
 
 import numpy as np
@@ -129,17 +129,17 @@ class Steps(SourceReader):
     ) -> None:
         shape = weight.shape
         with self._rows(weight, begin, end) as (rows, read):
-            if self.not_finite is NotFinite.REFUSE:
-                limit = step.format.magnitude_limit(step.source.dtype)
-                index = first_not_below(rows, step.source.dtype, limit)
-                if index is not None:
-                    value = float(values(rows.reshape(-1)[index : index + 1], step.source.dtype)[0])
-                    raise _refused_value(step.source, begin * shape[1] + index, value)
+            refuses = self.not_finite is NotFinite.REFUSE
+            if refuses:
+                if not _is_known_below(step, extremes):
+                    _check_values(step, rows, begin)
                 if extremes is not None and step.format.overflows(extremes, step.source.dtype):
                     raise _refused_scale(step.source, f"overflows {step.source.dtype}: {_SMALL}")
             results = step.format.quantize(rows, step.source.dtype, shape, begin, extremes)
-            if self.not_finite is NotFinite.REFUSE:
-                _check_scales(step, places, results)
+            if refuses and (lost := _lost_scale(step, places, results)) is not None:
+                # The value that makes the scale so, if it does, says more.
+                _check_values(step, rows, begin)
+                raise _refused_scale(step.source, lost)
             for region, array in results:
                 _write(writer, places[region.suffix], region, array)
             self.counter.add(read=read, written=sum(array.nbytes for _, array in results))
@@ -231,7 +231,7 @@ def _quantizing_kernels(weight_format: WeightFormat, dtype: str, not_finite: Not
         yield extremes_kernel(dtype)
     if weight_format.needs_extremes or not_finite is NotFinite.REFUSE:
         yield from float_kernels((dtype,))
-    if not_finite is NotFinite.REFUSE:
+    if not_finite is NotFinite.REFUSE and not (weight_format.needs_extremes or weight_format.scales_show_not_finite):
         yield magnitude_kernel(dtype)
 
 
@@ -334,10 +334,28 @@ def _refused_scale(source: WeightSource, what: str) -> CheckpointError:
     )
 
 
-def _check_scales(
+def _is_known_below(step: QuantizeStep, extremes: Extremes | None) -> bool:
+    """Return whether no value of a weight needs to be looked at: its extremes are below the limit, or what is not
+    finite will show in the scales."""
+    limit = step.format.magnitude_limit(step.source.dtype)
+    if extremes is not None:
+        return extremes.magnitude < limit
+    return limit == inf and step.format.scales_show_not_finite
+
+
+def _check_values(step: QuantizeStep, rows: Array, begin: int) -> None:
+    """Raise CheckpointError for a NaN, an infinity or a magnitude without a scale. `begin`: the first of the rows."""
+    dtype, columns = step.source.dtype, step.source.shape[1]
+    index = first_not_below(rows, dtype, step.format.magnitude_limit(dtype))
+    if index is not None:
+        value = float(values(rows.reshape(-1)[index : index + 1], dtype)[0])
+        raise _refused_value(step.source, begin * columns + index, value)
+
+
+def _lost_scale(
     step: QuantizeStep, places: Mapping[str, StoredMatrix], results: Sequence[tuple[Region, Array]]
-) -> None:
-    """Raise CheckpointError for a scale of finite values that overflows: all of these values would be lost."""
+) -> str | None:
+    """Return which scale overflows, and what; None where none does. All values that share it would be lost."""
     for region, array in results:
         dtype = places[region.suffix].dtype
         if dtype not in EPSILON:
@@ -346,4 +364,5 @@ def _check_scales(
         if lost.any():
             row, column = (int(each) for each in np.argwhere(lost)[0])
             place = f"[{region.row_begin + row}, {region.column_begin + column}]"
-            raise _refused_scale(step.source, f"overflows {dtype}: {region.suffix} {place}")
+            return f"overflows {dtype}: {region.suffix} {place}"
+    return None

@@ -98,6 +98,9 @@ class Store(ABC):
     """Bytes to ask for at a time. Of a local file: few enough to stay near a core, and enough that the Python around a
     piece costs little."""
 
+    copy_size: int | None = None
+    """Bytes to copy at a time, where it is not `read_size`."""
+
     @abstractmethod
     def files(self) -> tuple[StoredFile, ...]:
         """Return all files, sorted by name. Raises StorageError."""
@@ -113,6 +116,13 @@ class Store(ABC):
         Called by several threads. Raises SourceChangedError where the file is no longer of that version or ends
         before, StorageError where it cannot be read.
         """
+
+    def copy_into(self, file: StoredFile, offset: int, size: int, writer: FileWriter, target: int) -> bool:
+        """Have the operating system copy bytes of a file, which need not pass through this process.
+
+        False: it does not, and the caller reads and writes all of them. Raises as `read_into` and `FileWriter.write`.
+        """
+        return False
 
     @abstractmethod
     def create(self, name: str, size: int) -> FileWriter:

@@ -194,6 +194,11 @@ class ScaledWeight(WeightFormat):
         """Whether all of the weight shares one scale."""
         return self.grouping.height is None
 
+    @property
+    def scales_show_not_finite(self) -> bool:
+        """A scale is the largest magnitude, or the distance of the extremes, divided."""
+        return True
+
     @abstractmethod
     def half_range(self) -> float:
         """Return (hi - lo) / 2 of the codes."""

@@ -164,6 +164,11 @@ class WeightFormat(ABC):
         """Return whether the scale that finite extremes ask for overflows, and something else is stored instead."""
         return False
 
+    @property
+    def scales_show_not_finite(self) -> bool:
+        """Whether a NaN or an infinity among the elements of a scale always is in `overflowed_scales`."""
+        return False
+
     def overflowed_scales(self, suffix: str, scales: Array) -> Array:
         """Return which stored scales, as f32, are those of values whose scale overflows: infinite ones, and NaN."""
         return ~np.isfinite(scales)

@@ -86,6 +86,12 @@ def test_names_in_any_case() -> None:
     assert scheme_named("w4a16_Asym:group=32").name == "W4A16_ASYM:group=32"
 
 
+@pytest.mark.parametrize("name", ["Q8_0", "q4_k_m", "Q6_K", "IQ4_XS", "TQ2_0"])
+def test_names_of_gguf_files_point_to_their_converter(name: str) -> None:
+    with pytest.raises(UnknownNameError, match=rf"convert_hf_to_gguf\.py .* --scheme {name};"):
+        scheme_named(name)
+
+
 def test_unknown_names_get_a_suggestion() -> None:
     with pytest.raises(UnknownNameError, match="did you mean W4A16"):
         scheme_named("w4-a16")

@@ -283,8 +283,18 @@ def test_verify_finds_a_byte_that_is_wrong(model: Path, tmp_path: Path, capsys: 
     assert json.loads(capsys.readouterr().out)["differences"]
     assert requant.quantize_checkpoint(model, tmp_path / "good", "W8A8").kept == ()
     assert checkpoint("diff", tmp_path / "good", out) == FAILED
+    line, empty, kind, last = capsys.readouterr().out.splitlines()
+    assert empty == ""
+    assert kind.startswith("1 tensor: codes differ, 1 of ")
+    assert re.fullmatch(r"1 difference; \d+ tensors in both, \d+ of them equal", last)
+    assert checkpoint("diff", tmp_path / "good", out, "--summary") == FAILED
+    assert capsys.readouterr().out.splitlines() == [kind, last]
+    assert checkpoint("diff", tmp_path / "good", out, "--summary", "--json") == FAILED
+    summary = json.loads(capsys.readouterr().out)
+    assert [(each["tensors"], each["differing"], each["unit"]) for each in summary["kinds"]] == [(1, 1, "steps")]
+    assert summary["equal"] == summary["compared"] - 1
     (difference,) = requant.diff_checkpoints(tmp_path / "good", out).differences
-    assert difference.tensor in capsys.readouterr().out
+    assert line.startswith(f"{difference.tensor}: ")
 
 
 def test_json_is_one_object_to_a_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

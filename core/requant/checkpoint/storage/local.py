@@ -356,7 +356,7 @@ class LocalStore(Store):
         parts = name.split("/")
         if any(part in ("", ".", "..") or "\0" in part for part in parts) or not _can_be_encoded(name):
             raise StorageError(f"'{excerpt(name)}' is not the name of a file in {self.directory}", file=name)
-        return str(self.directory.joinpath(name))
+        return os.path.join(self.url, name)
 
     def _is_link(self, name: str) -> bool:
         with suppress(OSError), self._folder(name) as (folder, last):

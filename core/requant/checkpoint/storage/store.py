@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -39,14 +38,23 @@ _ADVICE = {
 }
 
 
-@contextmanager
-def storage_errors(action: str, path: object, *, file: str | None = None) -> Iterator[None]:
+class storage_errors:  # noqa: N801  a context manager, as contextlib's; theirs take longer than some calls within
     """Turn OSError into StorageError: 'cannot <action> <path>: <what to do>'."""
-    try:
-        yield
-    except OSError as error:
-        reason = _ADVICE.get(error.errno or 0, error.strerror or type(error).__name__)
-        raise StorageError(f"cannot {action} {path}: {reason}", file=file) from error
+
+    __slots__ = ("_action", "_file", "_path")
+
+    def __init__(self, action: str, path: object, *, file: str | None = None) -> None:
+        self._action, self._path, self._file = action, path, file
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError):
+            reason = _ADVICE.get(error.errno or 0, error.strerror or type(error).__name__)
+            raise StorageError(f"cannot {self._action} {self._path}: {reason}", file=self._file) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ ADVICE = re.compile(
     re.IGNORECASE,
 )
 # To what these raise, the advice is added where they are called.
-NOTED = {"matrices", "_step", "_matching", "_stored", "raise_any", "stored_formats", "_compressed_tensors"}
+NOTED = {"matrices", "_quantized_source", "_matching", "_stored", "raise_any", "stored_formats", "_compressed_tensors"}
 
 
 def functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:

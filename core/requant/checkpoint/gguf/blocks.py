@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from requant.errors import PreconditionError
 from requant.kernels.checkpoint.scaled_groups import scaled_groups
 from requant.kernels.simd.vector import LANES
-from requant.plan.compute_dtype import f32_of_f16
+from requant.plan.float_arrays import f32_of_f16
 
 Array = NDArray[Any]
 

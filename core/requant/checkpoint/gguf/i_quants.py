@@ -47,7 +47,7 @@ from requant.checkpoint.gguf.blocks import (
     side_by_side,
     stored_f16,
 )
-from requant.plan.compute_dtype import f32_of_f16
+from requant.plan.float_arrays import f32_of_f16
 
 Array = NDArray[Any]
 

@@ -102,7 +102,6 @@ FILE_TYPES = {
 
 FLOATS = ("F32", "F16", "BF16")
 
-
 # The types whose d has the sign of an extreme value.
 _SIGNED_SCALES = ("Q4_0", "Q5_0")
 

@@ -40,7 +40,7 @@ def quantization_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
         if isinstance(members, dict):
             return members
         if members is not None:
-            detail = f"quantization_config is {excerpt(str(members))}; expected an object"
+            detail = f"quantization_config is {excerpt(str(members))}; expected an object: download config.json again"
             raise CheckpointError(detail, file="config.json")
     return None
 
@@ -154,11 +154,11 @@ def check_file_names(plan: Plan) -> None:
         try:
             longest = max(len(part.encode()) for part in name.split("/"))
         except UnicodeEncodeError:
-            refusals.add(f"the file name '{excerpt(name)}' is not UTF-8: rename or remove the file")
+            refusals.add(f"the file name '{excerpt(name)}' is not UTF-8", "rename or remove the file")
             continue
         if longest > MAX_BYTES:
             refusals.add(
-                f"the file name '{excerpt(name)}' has {longest} bytes, but at most {MAX_BYTES} can be written: rename "
-                "or remove the file"
+                f"the file name '{excerpt(name)}' has {longest} bytes, but at most {MAX_BYTES} can be written",
+                "rename or remove the file",
             )
     refusals.raise_any()

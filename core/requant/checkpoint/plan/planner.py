@@ -29,7 +29,7 @@ from requant.checkpoint.plan.quantization import quantization_tasks
 from requant.checkpoint.plan.refusals import Refusals, parameter_of
 from requant.checkpoint.plan.source import Reserve, Source, read_source, unlimited
 from requant.checkpoint.plan.stored_formats import stored_formats
-from requant.checkpoint.plan.warnings import left_out_warnings, quantization_warnings
+from requant.checkpoint.plan.warnings import left_out_warnings, quantization_warnings, tensor_parallel_warnings
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
 from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.schemes import scheme_named
@@ -122,14 +122,16 @@ def plan_of(source: Source, request: Request, reserve: Reserve = unlimited) -> P
 
 def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     if request.scheme is None:
-        raise CheckpointError("quantizing requires a scheme")
+        raise CheckpointError(
+            "quantizing requires a scheme: choose one of those that `requant checkpoint schemes` lists"
+        )
     scheme = scheme_named(request.scheme)
     weight_format = scheme.format(request.profile)
     profile = entry_named(CHECKPOINT_PROFILES, request.profile, "checkpoint profile")
     content = _content(source, request)
     names = [each.name for each in content.tensors]
     ignored = with_default_entries(request.ignore, request.targets, scheme.always_ignored, names)
-    request = replace(request, ignore=ignored)
+    request = replace(request, scheme=scheme.name, ignore=ignored)
     asked = replace(request, ignore=(*ignored, *scheme.always_ignored))
     metadata = None if scheme.metadata is None else dict(scheme.metadata)
     tasks, selection = quantization_tasks(
@@ -154,7 +156,7 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
         carried,
         index_of(tasks),
         config,
-        (*warnings, *content.warnings, *left_out_warnings(left_out)),
+        (*warnings, *content.warnings, *left_out_warnings(left_out), *tensor_parallel_warnings(tasks)),
     )
 
 
@@ -183,9 +185,12 @@ def _content(source: Source, request: Request) -> _Content:
         raise unknown_name("dtype of weights", request.dtype, DTYPES_OF_WEIGHTS)
     dtype = request.dtype or stated_dtype(source.config) or "BF16"
     if dtype not in DTYPES_OF_WEIGHTS:
-        raise CheckpointError(f"dtype is '{excerpt(dtype)}'; expected one of {', '.join(DTYPES_OF_WEIGHTS)}")
+        raise CheckpointError(f"dtype is '{excerpt(dtype)}': choose one of {', '.join(DTYPES_OF_WEIGHTS)}")
     modules = {parameter_of(entry.name)[0] for shard in source.shards.values() for entry in shard.header.tensors}
-    formats = stored_formats(quantization, modules)
+    try:
+        formats = stored_formats(quantization, modules)
+    except CheckpointError as error:
+        raise CheckpointError(f"{error.detail}: {_OTHERWISE}", file=error.file, tensor=error.tensor) from None
     refusals = Refusals()
     tensors, dropped = dequantized_tensors(source, formats, dtype, refusals)
     refusals.raise_any()
@@ -214,9 +219,14 @@ def _left(tasks: Iterable[Task]) -> list[str]:
     ]
 
 
+_OTHERWISE = "restore the weights with the program that wrote them, or start from the checkpoint in BF16, F16 or F32"
+
+
 def _dequantization(source: Source, request: Request) -> Plan:
     if quantization_of(source.config) is None:
-        raise CheckpointError("config.json has no quantization_config: the weights are not quantized")
+        raise CheckpointError(
+            "config.json has no quantization_config, so the weights are not quantized: use them as they are"
+        )
     content = _content(source, request)
     tasks = dequantization_tasks(content.tensors)
     carried, left_out = split_copied_files(source.files, source.shards)

@@ -16,13 +16,13 @@ Source: autoawq 0.2.9, `AwqQuantizer.pseudo_quantize_tensor` (`quantize/quantize
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, extremes_of_groups
-from requant.checkpoint.weights.floats import UNSIGNED, Array, bits_of, check_weight, rounded
+from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, extremes_kernel, extremes_of_groups
+from requant.checkpoint.weights.floats import UNSIGNED, Array, bits_of, check_weight, float_kernels, rounded
 from requant.checkpoint.weights.packing import transposed_words
 from requant.checkpoint.weights.repack import BlockedNumbers, in_units
 from requant.checkpoint.weights.weight_format import (
@@ -37,7 +37,9 @@ from requant.checkpoint.weights.weight_format import (
 )
 from requant.errors import CheckpointError
 from requant.kernels.checkpoint.shifted_codes import SHIFTED_CODES_IN_F16
-from requant.kernels.checkpoint.words import pack_eight_rows, unpack_eight_rows
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.checkpoint.words import pack_eight_rows, transpose_words, unpack_eight_rows
+from requant.kernels.jit.jit import Kernel
 from requant.kernels.simd.widen import FloatKind
 
 _LANES = 8
@@ -143,6 +145,13 @@ class Awq(WeightFormat):
         codes, zeros, scales = self._parts(stored)
         block = Block(1, self._group(stored.shape))
         return ScaledCodes(codes, UNSIGNED, stored.shape[1], block, scales, zeros, stored.dtypes["scales"])
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        of_codes = (SHIFTED_CODES_IN_F16, pack_eight_rows, transpose_words)
+        return (extremes_kernel(dtype), *of_codes, *float_kernels((dtype, "F16")))
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (transpose_words, unpack_eight_rows, scaled_values, *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
         codes, _, scales = self._parts(stored)

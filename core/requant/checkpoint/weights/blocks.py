@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from requant.checkpoint.weights.floats import E2M1, E4M3, Array, values
-from requant.kernels.checkpoint.codes import E4M3_CODES, PACKED_E2M1_CODES
+from requant.checkpoint.weights.floats import E2M1, E2M3, E4M3, Array, values
+from requant.kernels.checkpoint.codes import E2M3_CODES, E4M3_CODES, PACKED_E2M1_CODES
 from requant.kernels.checkpoint.magnitudes import LARGEST_MAGNITUDES
 from requant.kernels.checkpoint.values import scaled_values
 from requant.kernels.jit.jit import Kernel
@@ -64,11 +64,16 @@ def largest_patterns(rows: Array, dtype: str, block: Block) -> Array:
     """Return the same as bits of `dtype`."""
     integers = np.int32 if dtype == "F32" else np.int16
     largest = np.empty((rows.shape[0], block.columns(rows.shape[1])), integers)
-    kernel = LARGEST_MAGNITUDES[8 * largest.itemsize]
+    kernel = magnitude_kernel(dtype)
     kernel(rows.reshape(-1).view(integers), rows.shape[1], block.width, largest.reshape(-1))
     if block.height > 1:
         largest = np.maximum.reduceat(largest, np.arange(0, rows.shape[0], block.height), axis=0)
     return largest.view(rows.dtype)
+
+
+def magnitude_kernel(dtype: str) -> Kernel:
+    """Return the kernel of `largest_magnitudes` and `first_not_below`."""
+    return LARGEST_MAGNITUDES[32 if dtype == "F32" else 16]
 
 
 def first_not_below(rows: Array, dtype: str, limit: float) -> int | None:
@@ -103,11 +108,16 @@ def whole_extremes(rows: Array, dtype: str) -> Extremes:
     return Extremes(lowest, highest) if lowest <= highest else Extremes(float("nan"), float("nan"))
 
 
+def extremes_kernel(dtype: str) -> Kernel:
+    """Return the kernel of `extremes_of_groups` and `whole_extremes`."""
+    return MINIMUM_MAXIMUM[32 if dtype == "F32" else 16, False]
+
+
 def _extremes(rows: Array, dtype: str, run: int, shape: tuple[int, int]) -> tuple[Array, Array]:
     integers = np.int32 if dtype == "F32" else np.int16
     limits = np.iinfo(integers)
     lows, highs = np.full(shape, limits.max, integers), np.full(shape, limits.min, integers)
-    kernel = MINIMUM_MAXIMUM[limits.bits, False]
+    kernel = extremes_kernel(dtype)
     patterns = rows.reshape(-1).view(integers)
     kernel(patterns, 0, run, lows.size, patterns.size, 1, lows.reshape(-1), highs.reshape(-1))
 
@@ -173,6 +183,27 @@ def e4m3_codes(rows: Array, dtype: str, block: Block, scales: Array, *, rounds: 
         rounds=rounds,
         lowest=-E4M3.largest,
         highest=E4M3.largest,
+        stride=rows.shape[1],
+    )
+
+
+def e2m3_codes(rows: Array, dtype: str, block: Block, scales: Array, *, rounds: bool) -> Array:
+    """Return E2M3(clamp(R(w / s), -7.5, 7.5)), RNE, as bytes. NaN gives 0x20.
+
+    The sign bit is that of the quotient, also of -0 where each step is rounded as on a CPU; else -0 gives 0. Source:
+    compressed-tensors 0.20.0, `quantization/utils/fp6_utils.py`, `compressors/mxfp6/helpers.py`.
+    """
+    return codes(
+        E2M3_CODES,
+        rows,
+        dtype,
+        block,
+        scales,
+        None,
+        rounds=rounds,
+        lowest=-E2M3.largest,
+        highest=E2M3.largest,
+        offset=0x20 if rounds else 0,
         stride=rows.shape[1],
     )
 
@@ -257,8 +288,8 @@ class ScaledCodes:
 
 def of_elements(parameters: Array, block: Block, rows: int, columns: int) -> Array:
     """Return of the parameters of blocks those of each element, [rows, columns]."""
-    of_rows = np.repeat(parameters.reshape(-1, block.columns(columns)), block.height, axis=0)[:rows]
-    return np.repeat(of_rows, block.width, axis=1)[:, :columns]
+    of_rows = np.repeat(parameters.reshape(-1, block.columns(columns)), min(block.height, rows), axis=0)[:rows]
+    return np.repeat(of_rows, min(block.width, columns), axis=1)[:, :columns]
 
 
 def scales_by_row(scales: Array, block: Block, rows: int, columns: int) -> Array:

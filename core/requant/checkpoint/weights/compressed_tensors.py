@@ -19,7 +19,7 @@ Source: https://github.com/vllm-project/compressed-tensors, version 0.20.0, each
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,12 +31,31 @@ from requant.checkpoint.weights.blocks import (
     ScaledCodes,
     codes,
     e4m3_codes,
+    extremes_kernel,
     extremes_of_groups,
     largest_magnitudes,
+    magnitude_kernel,
     scales_by_row,
 )
-from requant.checkpoint.weights.floats import E4M3, EPSILON, UNSIGNED, Array, bits_of, check_weight, rounded
-from requant.checkpoint.weights.packing import packed, padded, unpacked, whole, words
+from requant.checkpoint.weights.floats import (
+    E4M3,
+    EPSILON,
+    UNSIGNED,
+    Array,
+    bits_of,
+    check_weight,
+    float_kernels,
+    rounded,
+)
+from requant.checkpoint.weights.packing import (
+    packed,
+    packing_kernels,
+    padded,
+    unpacked,
+    unpacking_kernels,
+    whole,
+    words,
+)
 from requant.checkpoint.weights.repack import BlockedNumbers, in_units
 from requant.checkpoint.weights.weight_format import (
     Codes,
@@ -48,7 +67,9 @@ from requant.checkpoint.weights.weight_format import (
     check_groups,
 )
 from requant.errors import CheckpointError
-from requant.kernels.checkpoint.codes import INTEGER_CODES, PACKED_INTEGER_CODES
+from requant.kernels.checkpoint.codes import E4M3_CODES, INTEGER_CODES, PACKED_INTEGER_CODES
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.jit.jit import Kernel
 
 _SIGNED = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
 
@@ -175,6 +196,11 @@ class ScaledWeight(WeightFormat):
         """Whether all of the weight shares one scale."""
         return self.grouping.height is None
 
+    @property
+    def scales_show_not_finite(self) -> bool:
+        """A scale is the largest magnitude, or the distance of the extremes, divided."""
+        return True
+
     @abstractmethod
     def half_range(self) -> float:
         """Return (hi - lo) / 2 of the codes."""
@@ -275,6 +301,17 @@ class ScaledWeight(WeightFormat):
             stored.dtypes["weight_scale"],
         )
 
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        of_scales = () if self.needs_extremes else (magnitude_kernel(dtype),)
+        return (*of_scales, *self.coding_kernels(), *float_kernels((dtype,)))
+
+    @abstractmethod
+    def coding_kernels(self) -> tuple[Kernel, ...]:
+        """Return the kernels that `coded` calls."""
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (scaled_values, *float_kernels(dtypes))
+
     def codes(self, stored: StoredRows) -> Codes:
         places, lowest, highest = self.places()
         stored_codes = self.unpacked_codes(stored)[:, : stored.shape[1]].view(np.uint8)
@@ -332,6 +369,11 @@ class IntegerWeight(ScaledWeight):
         highest = 2.0 ** (self.bits - 1) - 1
         return blocked.scales_of_integers(-highest - 1, highest, zero_points=not self.symmetric)
 
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        if self.symmetric:
+            return super().quantizing_kernels(dtype)
+        return (extremes_kernel(dtype), *self.coding_kernels(), *float_kernels((dtype,)))
+
     def parameters(self, rows: Array, dtype: str, block: Block, of_all: Extremes | None) -> tuple[Array, Array | None]:
         if self.symmetric:
             return super().parameters(rows, dtype, block, of_all)
@@ -363,6 +405,9 @@ class IntQuantized(IntegerWeight):
             highest=2.0 ** (self.bits - 1) - 1,
             stride=rows.shape[1],
         ).view(np.int8)
+
+    def coding_kernels(self) -> tuple[Kernel, ...]:
+        return (INTEGER_CODES,)
 
     def unpacked_codes(self, stored: StoredRows) -> Array:
         return np.ascontiguousarray(stored.parts["weight"])
@@ -413,6 +458,15 @@ class PackQuantized(IntegerWeight):
         )
         return coded.view("<i4") if in_pairs else packed(coded, self.bits, rows.shape[1])
 
+    def coding_kernels(self) -> tuple[Kernel, ...]:
+        of_zero_points = () if self.symmetric else packing_kernels(self.bits)
+        if self.bits == 4 and (self.grouping.width is None or self.grouping.width % 2 == 0):
+            return (PACKED_INTEGER_CODES, *of_zero_points)
+        return (INTEGER_CODES, *packing_kernels(self.bits))
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (*super().dequantizing_kernels(dtypes), *unpacking_kernels(self.bits))
+
     def unpacked_codes(self, stored: StoredRows) -> Array:
         return unpacked(stored.parts["weight_packed"], self.bits, stored.shape[1])
 
@@ -443,6 +497,9 @@ class FloatQuantized(ScaledWeight):
 
     def coded(self, rows: Array, dtype: str, block: Block, scales: Array, zero_points: Array | None) -> Array:
         return e4m3_codes(rows, dtype, block, scales, rounds=self.rounds)
+
+    def coding_kernels(self) -> tuple[Kernel, ...]:
+        return (E4M3_CODES,)
 
     def unpacked_codes(self, stored: StoredRows) -> Array:
         return np.ascontiguousarray(stored.parts["weight"])

@@ -19,13 +19,13 @@ rows or columns are not a multiple of the block.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, e4m3_codes, scales_by_row
-from requant.checkpoint.weights.floats import E4M3, E8M0_VALUES, Array, check_weight
+from requant.checkpoint.weights.floats import E4M3, E8M0_VALUES, Array, check_weight, float_kernels
 from requant.checkpoint.weights.repack import BlockedNumbers, in_units, powers_of_two
 from requant.checkpoint.weights.weight_format import (
     Codes,
@@ -38,6 +38,8 @@ from requant.checkpoint.weights.weight_format import (
 )
 from requant.errors import CheckpointError
 from requant.kernels.checkpoint import fine_grained_fp8 as kernels
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.jit.jit import Kernel
 from requant.kernels.simd.widen import FloatKind
 
 WEIGHT, SCALE = "weight", "weight_scale_inv"
@@ -145,6 +147,12 @@ class FineGrainedFp8(WeightFormat):
         codes = np.ascontiguousarray(stored.parts[WEIGHT])
         block, scales = self._block(stored.shape), _scales(stored)
         return ScaledCodes(codes, E4M3.values, stored.shape[1], block, scales, None, "F32")
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        return (kernels.quantize,)
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (scaled_values, *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
         scales = scales_by_row(_scales(stored), self._block(stored.shape), stored.count, stored.shape[1])

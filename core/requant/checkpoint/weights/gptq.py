@@ -19,14 +19,21 @@ an f16 scale is subnormal, z may be 256, which 8 bits do not hold. Compiled by t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, extremes_of_groups
-from requant.checkpoint.weights.floats import UNSIGNED, Array, bits_of, check_weight, rounded
-from requant.checkpoint.weights.packing import packed, padded, transposed_words, unpacked
+from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, extremes_kernel, extremes_of_groups
+from requant.checkpoint.weights.floats import UNSIGNED, Array, bits_of, check_weight, float_kernels, rounded
+from requant.checkpoint.weights.packing import (
+    packed,
+    packing_kernels,
+    padded,
+    transposed_words,
+    unpacked,
+    unpacking_kernels,
+)
 from requant.checkpoint.weights.repack import BlockedNumbers, in_units
 from requant.checkpoint.weights.weight_format import (
     Codes,
@@ -40,6 +47,9 @@ from requant.checkpoint.weights.weight_format import (
 )
 from requant.errors import CheckpointError
 from requant.kernels.checkpoint.shifted_codes import SHIFTED_CODES
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.checkpoint.words import transpose_words
+from requant.kernels.jit.jit import Kernel
 from requant.kernels.simd.widen import FloatKind
 
 _WORD = 32
@@ -190,6 +200,13 @@ class Gptq(WeightFormat):
         codes, zeros, scales, width = self._parts(stored)
         precision = stored.dtypes["scales"]
         return ScaledCodes(codes, UNSIGNED, stored.shape[1], Block(1, width), scales, zeros, precision)
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        of_codes = (SHIFTED_CODES, transpose_words, *packing_kernels(self.bits))
+        return (extremes_kernel(dtype), *of_codes, *float_kernels((dtype, self.scale_dtype, "F16")))
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (transpose_words, *unpacking_kernels(self.bits), scaled_values, *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
         codes, _, scales, _ = self._parts(stored)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ import numpy as np
 
 from requant.checkpoint.small_json import parse_small_json
 from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes
-from requant.checkpoint.weights.floats import TORCH_NAMES, Array, check_weight, values
+from requant.checkpoint.weights.floats import TORCH_NAMES, Array, check_weight, float_kernels, values
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -42,6 +42,8 @@ from requant.checkpoint.weights.weight_format import (
 )
 from requant.errors import CheckpointError, excerpt
 from requant.kernels.checkpoint import quantiles as kernels
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.jit.jit import Kernel
 from requant.kernels.simd.widen import FloatKind
 
 WEIGHT, ABSMAX, QUANTILES = "weight", "weight.absmax", "weight.quant_map"
@@ -145,6 +147,12 @@ class Nf4(WeightFormat):
         table = np.tile(quantiles, 256 // NF4.size)
         # Blocks run from one row into the next: all rows are one.
         return ScaledCodes(codes, table, stored.count * stored.shape[1], Block(1, BLOCK), scales, None, "F32")
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        return (kernels.quantize, *float_kernels((dtype,)))
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (kernels.unpack, scaled_values, *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
         columns = stored.shape[1]

@@ -8,7 +8,7 @@ all rows are read for their extremes first.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -17,6 +17,7 @@ import numpy as np
 from requant.checkpoint.weights.blocks import Extremes, ScaledCodes
 from requant.checkpoint.weights.floats import Array, values
 from requant.errors import CheckpointError
+from requant.kernels.jit.jit import Kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,11 @@ class WeightFormat(ABC):
         """Return whether the scale that finite extremes ask for overflows, and something else is stored instead."""
         return False
 
+    @property
+    def scales_show_not_finite(self) -> bool:
+        """Whether a NaN or an infinity among the elements of a scale always is in `overflowed_scales`."""
+        return False
+
     def overflowed_scales(self, suffix: str, scales: Array) -> Array:
         """Return which stored scales, as f32, are those of values whose scale overflows: infinite ones, and NaN."""
         return ~np.isfinite(scales)
@@ -209,6 +215,14 @@ class WeightFormat(ABC):
         Raises CheckpointError for a format to which nothing is repacked.
         """
         raise CheckpointError("codes and scales of another format cannot be moved to this one: quantize instead")
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        """Return the kernels that `quantize` calls for a weight of `dtype`."""
+        return ()
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        """Return the kernels that `dequantize` calls. `dtypes`: of the stored tensors and of the weight."""
+        return ()
 
     @abstractmethod
     def codes(self, stored: StoredRows) -> Codes:

@@ -19,7 +19,7 @@ from requant.errors.cancellation import checked
 from requant.formats.elements import FloatElement
 from requant.mlir.types import TensorType
 from requant.plan.channels import block_counts
-from requant.plan.compute_dtype import COMPUTE_DTYPES, widen
+from requant.plan.float_arrays import COMPUTE_DTYPES, widen
 from requant.plan.plan import Plan, Report
 
 

@@ -210,7 +210,15 @@ def test_every_byte_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ranges.append((offset, offset + len(data)))
         write(self, offset, data)
 
+    copy = LocalWriter.copy
+
+    def noted_copy(self: LocalWriter, offset: int, source: int, begin: int, size: int) -> bool:
+        copied = copy(self, offset, source, begin, size)
+        ranges.extend([(offset, offset + size)] if copied else [])
+        return copied
+
     monkeypatch.setattr(LocalWriter, "write", noted)
+    monkeypatch.setattr(LocalWriter, "copy", noted_copy)
     store = source(tmp_path, tensor("a.bias", f32(3)), tensor("b.bias", f32(5)))
     quantize_gguf(store, "m.gguf", store, "q.gguf", "Q8_0")
     ends = [0, *(end for _, end in sorted(ranges))]

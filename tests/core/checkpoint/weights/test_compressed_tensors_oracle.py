@@ -126,7 +126,7 @@ def test_float8(name: str, dtype: str, profile: str) -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("dtype", DTYPES_OF_WEIGHTS)
-@pytest.mark.parametrize("name", ["MXFP4A16", "MXFP8A16"])
+@pytest.mark.parametrize("name", ["MXFP4A16", "MXFP6A16", "MXFP8A16"])
 def test_mx(name: str, dtype: str, profile: str) -> None:
     bits = int(name[4])
     rows = hard_rows(dtype, 21, 64, seed=bits)

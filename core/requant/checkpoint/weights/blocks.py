@@ -15,7 +15,7 @@ import numpy as np
 from requant.checkpoint.weights.floats import E2M1, E2M3, E4M3, Array, values
 from requant.kernels.checkpoint.codes import E2M3_CODES, E4M3_CODES, PACKED_E2M1_CODES
 from requant.kernels.checkpoint.magnitudes import LARGEST_MAGNITUDES
-from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.checkpoint.values import exact_numbers, scaled_values
 from requant.kernels.jit.jit import Kernel
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.widen import FloatKind
@@ -249,13 +249,35 @@ class ScaledCodes:
 
     def values(self, dtype: str) -> Array:
         """Return f32((table[code] - z) * s), rounded to `precision` and then to `dtype`, as bits of that."""
+        rows, width = self._checked()
+        item = 4 if dtype == "F32" else 2
+        target = np.empty((rows, self.columns * item), np.uint8)
+        scaled_values(
+            *self._decoded(rows, width),
+            int(Precision.NATIVE if self.precision == dtype else _PRECISIONS[self.precision]),
+            int(FloatKind[dtype]),
+            target.reshape(-1),
+        )
+        return target.view("<f4" if dtype == "F32" else "<u2")
+
+    def numbers(self) -> Array:
+        """Return (table[code] - z) * s as f64, [rows, columns]. It is exact: both factors have at most 24 bits."""
+        rows, width = self._checked()
+        numbers = np.empty((rows, self.columns))
+        exact_numbers(*self._decoded(rows, width), numbers.reshape(-1))
+        return numbers
+
+    def _checked(self) -> tuple[int, int]:
+        """Return the extents of the codes. Kernels trust that there is a parameter for each block."""
         rows, width = self.codes.shape
         _check_parameters(self.scales, self.zero_points, rows, self.columns, self.block)
         if width < self.columns or self.table.size != 256:
             raise ValueError(f"{width} codes in a row and {self.table.size} values; expected {self.columns} and 256")
-        item = 4 if dtype == "F32" else 2
-        target = np.empty((rows, self.columns * item), np.uint8)
-        scaled_values(
+        return rows, width
+
+    def _decoded(self, rows: int, width: int) -> tuple[Array, int, Array, int, int, int, int, Array, Array]:
+        """Return the arguments of a kernel that decodes."""
+        return (
             self.codes.reshape(-1).view(np.uint8),
             width,
             self.table,
@@ -265,21 +287,7 @@ class ScaledCodes:
             self.block.width,
             self.scales.reshape(-1),
             _NONE if self.zero_points is None else self.zero_points.reshape(-1),
-            int(Precision.NATIVE if self.precision == dtype else _PRECISIONS[self.precision]),
-            int(FloatKind[dtype]),
-            target.reshape(-1),
         )
-        return target.view("<f4" if dtype == "F32" else "<u2")
-
-    def numbers(self) -> Array:
-        """Return (table[code] - z) * s as f64, [rows, columns]. It is exact: both factors have at most 24 bits."""
-        codes = self.codes.view(np.uint8)[:, : self.columns]
-        values = self.table.astype(np.float64)[codes]
-        with np.errstate(all="ignore"):
-            if self.zero_points is not None:
-                values -= self.of_elements(self.zero_points)
-            values *= self.of_elements(self.scales)
-        return values
 
     def of_elements(self, parameters: Array) -> Array:
         """Return the parameter of each element, [rows, columns]."""

@@ -10,15 +10,19 @@ Source: transformers 5.23.0, `GptOssExperts` (`models/gpt_oss/modeling_gpt_oss.p
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
-from requant.checkpoint.weights.floats import bits_of, values
-from requant.checkpoint.weights.weight_format import Array, Codes, ReadOnlyFormat, Region, StoredRows, StoredTensor
+from requant.checkpoint.weights.blocks import ScaledCodes
+from requant.checkpoint.weights.floats import Array, bits_of, float_kernels, values
+from requant.checkpoint.weights.weight_format import Codes, ReadOnlyFormat, Region, StoredRows, StoredTensor
 from requant.errors import CheckpointError
+from requant.kernels.jit.jit import Kernel
 
 FLOATS = "floats"
+_NO_CODES = "plain floats have no codes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +49,21 @@ class TransposedFloats(ReadOnlyFormat):
     def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
         return (Region(FLOATS, 0, shape[1], row_begin * self.step, row_end * self.step),)
 
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
+        raise CheckpointError(_NO_CODES)
+
     def dequantize(self, stored: StoredRows, dtype: str) -> Array:
-        bits = np.ascontiguousarray(stored.parts[FLOATS][:, self.first :: self.step].T)
+        bits = self._bits(stored)
         return bits if dtype == self.dtype else bits_of(values(bits, self.dtype), dtype)
 
+    def numbers(self, stored: StoredRows) -> Array:
+        return values(self._bits(stored), self.dtype).astype(np.float64)
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return float_kernels(dtypes) if set(dtypes) != {self.dtype} else ()
+
     def codes(self, stored: StoredRows) -> Codes:
-        raise CheckpointError("plain floats have no codes")
+        raise CheckpointError(_NO_CODES)
+
+    def _bits(self, stored: StoredRows) -> Array:
+        return np.ascontiguousarray(stored.parts[FLOATS][:, self.first :: self.step].T)

@@ -151,7 +151,7 @@ def test_openai_s_own_names(tmp_path: Path) -> None:
             bias = tensor.replace("weight", "bias")
             assert found[bias] == before[bias]
     assert diff(LocalStore(source), LocalStore(tmp_path / "plain")).differences == ()
-    with pytest.raises(CheckpointError, match="Quantize those that transformers loads"):
+    with pytest.raises(CheckpointError, match="use those that transformers loads"):
         convert(source, tmp_path / "quantized", "NVFP4A16")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from requant.checkpoint.weights.blocks import Extremes
 from requant.checkpoint.weights.floats import bits_of
 from requant.checkpoint.weights.mxfp4 import DEEPSEEK, GPT_OSS, Mxfp4, Mxfp4Experts
-from requant.checkpoint.weights.weight_format import Extremes, PlainRows, StoredRows, StoredTensor
+from requant.checkpoint.weights.weight_format import PlainRows, StoredRows, StoredTensor
 from requant.errors import CheckpointError
 from tests.oracles import mxfp4 as oracle
 from tests.support.stored_weights import dequantized

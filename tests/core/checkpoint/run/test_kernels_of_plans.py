@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.schemes import SCHEMES, scheme_named
 from requant.checkpoint.weights.blocks import extremes_kernel, whole_extremes
 from requant.checkpoint.weights.floats import bits_of, float_kernels
-from requant.checkpoint.weights.weight_format import StoredRows
+from requant.checkpoint.weights.mxfp4 import DEEPSEEK, GPT_OSS, Mxfp4, Mxfp4Experts
+from requant.checkpoint.weights.transposed import TransposedFloats
+from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 from requant.kernels.jit.jit import Kernel
 
 SHAPE = (128, 128)
@@ -52,6 +55,29 @@ def test_formats_state_what_they_call(name: str, dtype: str, monkeypatch: pytest
     # F16 go both ways, and rarely both ways in one direction.
     assert quantizing <= set(form.quantizing_kernels(dtype)) <= quantizing | set(float_kernels(["F16"]))
     assert dequantizing <= set(form.dequantizing_kernels(dtypes)) <= dequantizing | set(float_kernels(["F16"]))
+
+
+READ_ONLY = (
+    (Mxfp4(DEEPSEEK, "F8_E8M0"), SHAPE),
+    (Mxfp4(GPT_OSS, "U8", 1, 2), SHAPE),
+    (Mxfp4Experts(True, 1, *SHAPE), SHAPE),
+    (Mxfp4Experts(False, 2, 64, 128), SHAPE),
+    *((TransposedFloats(dtype), SHAPE) for dtype in ("BF16", "F16", "F32")),
+)
+
+
+@pytest.mark.parametrize("dtype", ["BF16", "F16", "F32"])
+@pytest.mark.parametrize(("form", "shape"), READ_ONLY, ids=lambda each: str(each)[:60])
+def test_formats_that_are_only_read_do(
+    form: WeightFormat, shape: tuple[int, int], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors = form.stored(dtype, shape)
+    stored = {each.suffix: np.zeros(each.matrix or each.shape, DTYPES[each.dtype].array) for each in tensors}
+    with called(monkeypatch) as found:
+        form.dequantize(StoredRows.whole(stored, tensors, shape), dtype)
+    dtypes = {tensor.dtype for tensor in tensors} | {dtype}
+    assert found <= set(form.dequantizing_kernels(dtypes)) <= found | set(float_kernels(["F16"]))
+    assert form.quantizing_kernels(dtype) == ()
 
 
 def test_extremes_and_values_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:

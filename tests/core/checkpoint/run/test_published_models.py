@@ -202,6 +202,29 @@ def test_gate_and_up_of_an_expert_share_a_scale(tmp_path: Path) -> None:
                 assert scales[0] == scales[1]
 
 
+def test_numbers_are_those_of_one_pass(tmp_path: Path) -> None:
+    """In BF16: each code is one, and so is its product with a power of two. What is changed has a place and numbers."""
+    for source in (
+        deepseek_v4(tmp_path / "deepseek"),
+        gpt_oss(tmp_path / "gpt_oss"),
+        gpt_oss(tmp_path / "openai", openai=True),
+    ):
+        plain = convert(source, tmp_path / f"plain {source.name}", None)
+        found = diff(LocalStore(source), LocalStore(plain), numbers=True)
+        assert found.differences == ()
+        assert found.compared == len(tensors(plain))
+    source, tensor = tmp_path / "gpt_oss", "model.layers.1.mlp.experts.down_proj"
+    row = 2 * 96 + 7
+    before, scale = tensors(source)[f"{tensor}_blocks"][row * 80 + 3], tensors(source)[f"{tensor}_scales"][row * 5]
+    with_byte(source, f"{tensor}_blocks", row * 80 + 3, before ^ 0x11)
+    (difference,) = diff(LocalStore(source), LocalStore(tmp_path / "plain gpt_oss"), numbers=True).differences
+    # The two codes lie in columns 6 and 7 of row 7 of the last expert, which are rows of what is plain.
+    first = (2 * 160 + 6) * 96 + 7
+    assert (difference.tensor, difference.elements) == (tensor, 3 * 160 * 96)
+    assert (difference.differing, difference.first) == (2, first)
+    assert difference.numbers == tuple(mxfp4.number(code & 15, scale) for code in (before ^ 0x11, before))
+
+
 def with_byte(source: Path, tensor: str, at: int, byte: int) -> None:
     """Change a byte of a tensor."""
     path = next(each for each in source.glob("*.safetensors") if tensor in read_safetensors(each))

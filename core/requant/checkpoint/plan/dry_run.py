@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Plan, QuantizeStep, Request, Step
+from requant.checkpoint.plan.model import DequantizeStep, Direction, Plan, QuantizeStep, Repack, Request, Step
 from requant.checkpoint.plan.refusals import without_numbers
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.selection import Selection
-from requant.checkpoint.weights.transposed import TransposedFloats
 from requant.errors import excerpt
 
 _MAX_NAMES = 20
@@ -57,9 +56,7 @@ def summary_of(plan: Plan) -> Summary:
         after = {entry.name: entry.end - entry.begin for entry in task.header.tensors}
         for step in task.steps:
             before, size = step.source.byte_count, sum(after[name] for name in outputs_of(step))
-            if isinstance(step, CopyStep) or (
-                isinstance(step, DequantizeStep) and isinstance(step.source.format, TransposedFloats)
-            ):
+            if not isinstance(step, QuantizeStep) and step.source.is_plain:
                 reason = _PLAIN if selection is None else selection.skip_reason(step.output) or _NOT_DIVISIBLE
                 kept.setdefault(reason, Amount()).add(step.output, before, size)
             elif isinstance(step, DequantizeStep) and plan.request.direction is Direction.QUANTIZE:
@@ -78,7 +75,7 @@ def summary_of(plan: Plan) -> Summary:
 
 
 def _selection(request: Request) -> Selection | None:
-    if request.scheme is None:
+    if request.scheme is None or request.repack is not Repack.NO:
         return None
     return Selection(request.targets, (*request.ignore, *scheme_named(request.scheme).always_ignored))
 
@@ -99,7 +96,7 @@ def plan_document(plan: Plan, source: str, destination: str | None = None) -> di
         "digest": plan.digest,
         "source": source,
         "destination": destination,
-        "request": asdict(plan.request),
+        "request": plan.request.members,
         "bytes": {"before": summary.bytes_before, "after": summary.bytes_after, "carried": summary.carried},
         "outputs": [
             {
@@ -138,8 +135,9 @@ def plan_text(plan: Plan) -> str:
 def _head(plan: Plan, summary: Summary) -> list[str]:
     share = summary.bytes_after / summary.bytes_before if summary.bytes_before else 1.0
     request = plan.request
+    verb = "Quantize" if request.repack is Repack.NO else "Repack"
     what = (
-        f"Quantize to {request.scheme}, profile {request.profile}"
+        f"{verb} to {request.scheme}, profile {request.profile}"
         if request.direction is Direction.QUANTIZE
         else f"Dequantize to {request.dtype or 'the dtype of config.json'}"
     )

@@ -35,7 +35,8 @@ _OF_WEIGHTS = _MARKS | {"weight_zero_point", "weight_g_idx", "weight_shape", "we
 
 ACTIVATIONS = {
     "input_scale", "input_zero_point", "input_global_scale", "output_scale", "output_zero_point", "output_global_scale",
-    "k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "activation_scale",
+    "k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "q_zero_point", "k_global_scale", "v_global_scale",
+    "q_global_scale", "activation_scale",
 }  # fmt: skip
 """Parameters for quantized activations, of which a plain checkpoint has none."""
 

@@ -1,4 +1,4 @@
-"""MXFP4, MXFP8 and NVFP4 as compressed-tensors stores them: small floats, and a small float for a scale of each group.
+"""MXFP4, MXFP6, MXFP8 and NVFP4 as compressed-tensors stores them: small floats with small floats for scales of groups.
 
 Source: compressed-tensors 0.20.0. a is the largest magnitude of a group, R rounds to the weight's dtype W. E2M1 codes
 lie two to a byte, the first in the lower half.
@@ -12,6 +12,8 @@ exponent (E8M0); m is the mantissa bits of W (7, 10, 23):
     byte = 127 + log2(s), which the library's conversion makes 127 where s is infinite
     code = E2M1(clamp(R(w / s), -6, 6)) or f8E4M3FN(clamp(R(w / s), -448, 448)); the CUDA profile of E2M1 has no R
     value = BF16(code * 2^(byte - 127))
+
+MXFP6 (`compressors/mxfp6`), which is read only: E2M3 codes of 6 bits, four in three bytes, the first in the lowest.
 
 NVFP4 (`generate_gparam` and `calculate_qparams` of `quantization/utils/helpers.py`, `compressors/nvfp4`), groups of 16
 with an f8E4M3FN scale, which one f32 for the whole weight scales to the range of that; A is the largest magnitude of
@@ -41,18 +43,20 @@ from requant.checkpoint.weights.blocks import (
     packed_e2m1_codes,
     scaled,
 )
-from requant.checkpoint.weights.floats import E2M1, E4M3, E8M0_VALUES, CodeTable, check_weight, rounded, values
-from requant.checkpoint.weights.packing import unpacked_half_bytes
+from requant.checkpoint.weights.floats import E2M1, E2M3, E4M3, E8M0_VALUES, CodeTable, check_weight, rounded, values
+from requant.checkpoint.weights.packing import unpacked, unpacked_half_bytes
 from requant.checkpoint.weights.weight_format import (
     Array,
     Codes,
     Extremes,
     PlainRows,
+    ReadOnlyFormat,
     Region,
     StoredRows,
     StoredTensor,
     WeightFormat,
     check_groups,
+    matrix_shape,
 )
 from requant.convert.blocks import mx, nvfp4
 
@@ -76,15 +80,17 @@ class MxWeight(WeightFormat):
     rounds: bool
 
     @property
-    def _element(self) -> CodeTable:
+    def element(self) -> CodeTable:
+        """The codes."""
         return E2M1 if self.bits == 4 else E4M3
 
     def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
         check_weight(dtype, shape)
         check_groups(shape, _MX.width)
-        return self._code_tensor(shape), StoredTensor("weight_scale", "U8", (shape[0], shape[1] // _MX.width))
+        return self.code_tensor(shape), StoredTensor("weight_scale", "U8", (shape[0], shape[1] // _MX.width))
 
-    def _code_tensor(self, shape: tuple[int, int]) -> StoredTensor:
+    def code_tensor(self, shape: tuple[int, int]) -> StoredTensor:
+        """Return the tensor that holds the codes."""
         if self.bits == 4:
             return StoredTensor("weight_packed", "U8", (shape[0], shape[1] // 2))
         return StoredTensor("weight", "F8_E4M3", shape)
@@ -97,7 +103,7 @@ class MxWeight(WeightFormat):
         return float(values(bits.view(DTYPES[dtype].array), dtype)[0])
 
     def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
-        codes = self._code_tensor(shape)
+        codes = self.code_tensor(shape)
         return (
             Region(codes.suffix, row_begin, row_end, 0, codes.shape[1]),
             Region("weight_scale", row_begin, row_end, 0, shape[1] // _MX.width),
@@ -107,20 +113,47 @@ class MxWeight(WeightFormat):
         scales, stored_scales = _mx_scales(largest_patterns(rows.bits, rows.dtype, _MX), rows.dtype, self.bits)
         make = packed_e2m1_codes if self.bits == 4 else e4m3_codes
         codes = make(rows.bits, rows.dtype, _MX, scales, rounds=self.rounds)
-        return {self._code_tensor(rows.shape).suffix: codes, "weight_scale": stored_scales}
+        return {self.code_tensor(rows.shape).suffix: codes, "weight_scale": stored_scales}
 
     def dequantize(self, stored: StoredRows, dtype: str) -> Array:
-        codes, scales = self._unpacked(stored), _POWERS[stored.parts["weight_scale"]]
-        return scaled(codes, self._element.values, stored.shape[1], _MX, scales, None, precision="BF16", dtype=dtype)
+        codes, scales = self.unpacked_codes(stored), _POWERS[stored.parts["weight_scale"]]
+        return scaled(codes, self.element.values, stored.shape[1], _MX, scales, None, precision="BF16", dtype=dtype)
 
     def codes(self, stored: StoredRows) -> Codes:
-        places, highest = self._element.places[self._unpacked(stored)], self._element.highest
+        places, highest = self.element.places[self.unpacked_codes(stored)], self.element.highest
         return Codes(places, -highest, highest, _POWERS[stored.parts["weight_scale"]], uniform=False)
 
-    def _unpacked(self, stored: StoredRows) -> Array:
+    def unpacked_codes(self, stored: StoredRows) -> Array:
+        """Return codes, one in a byte, [rows, in]."""
         if self.bits == 4:
             return unpacked_half_bytes(stored.parts["weight_packed"])
         return np.ascontiguousarray(stored.parts["weight"])
+
+
+@dataclass(frozen=True)
+class Mxfp6Weight(ReadOnlyFormat, MxWeight):
+    """mxfp6-pack-quantized: `weight_packed` U8 [out, 3 * in / 4], `weight_scale` U8 [out, in / 32]."""
+
+    bits: int = 6
+    rounds: bool = True
+
+    @property
+    def element(self) -> CodeTable:
+        return E2M3
+
+    def code_tensor(self, shape: tuple[int, int]) -> StoredTensor:
+        return StoredTensor("weight_packed", "U8", (shape[0], shape[1] * self.bits // 8))
+
+    def resolve_from_stored(
+        self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
+    ) -> tuple[WeightFormat, tuple[int, int]]:
+        """Four columns have three bytes."""
+        packed = tensors["weight_packed"].shape if "weight_packed" in tensors else ()
+        return self, matrix_shape((packed[0], packed[1] * 8 // self.bits) if len(packed) == 2 else ())
+
+    def unpacked_codes(self, stored: StoredRows) -> Array:
+        words = np.ascontiguousarray(stored.parts["weight_packed"]).view("<i4")
+        return unpacked(words, self.bits, stored.shape[1])
 
 
 class _Scales(NamedTuple):

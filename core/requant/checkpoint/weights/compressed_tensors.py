@@ -11,9 +11,14 @@ in the codes, and rint is RNE. With mn = min(0, smallest), mx = max(0, largest) 
     FP8:          code = f8E4M3FN(clamp(R(w / s), -448, 448)), RNE
                   value = R(code * s)
 
+Groups of integers may be ordered by activations (`actorder` group, which 0.20 no longer writes): then `weight_g_idx`,
+I32 [in], has the group of each column, or -1 everywhere for groups of neighbours. It is read only.
+
 Source: https://github.com/vllm-project/compressed-tensors, version 0.20.0, each checked against its output:
 `calculate_qparams` (`quantization/utils/helpers.py`), `quantization/lifecycle/forward_helpers.py`,
-`compressors/naive_quantized`, `compressors/pack_quantized`.
+`compressors/naive_quantized`, `compressors/pack_quantized`. Of `weight_g_idx` version 0.12.2, which sorts the columns
+by their groups (`_process_quantization`, `quantization/lifecycle/forward.py`): groups that do not have g columns each
+would be cut anew, and are refused.
 """
 
 from __future__ import annotations
@@ -47,8 +52,10 @@ from requant.checkpoint.weights.weight_format import (
     WeightFormat,
     check_groups,
 )
+from requant.errors import CheckpointError
 from requant.kernels.checkpoint.codes import INTEGER_CODES, PACKED_INTEGER_CODES
 
+G_IDX = "weight_g_idx"
 _SIGNED = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
 
 
@@ -236,14 +243,12 @@ class ScaledWeight(WeightFormat):
         return parts
 
     def dequantize(self, stored: StoredRows, dtype: str) -> Array:
-        scales, zero_points = self._stored_scales(stored), None
-        if self.zero_points:
-            zero_points = self.zero_points.unpack(stored.parts["weight_zero_point"], scales.shape[0])
+        block, scales, zero_points = self.stored_parameters(stored)
         return scaled(
             self.unpacked_codes(stored),
             self.table(),
             stored.shape[1],
-            self._block(stored.shape),
+            block,
             scales,
             zero_points,
             precision=stored.dtypes["weight_scale"],
@@ -253,11 +258,17 @@ class ScaledWeight(WeightFormat):
     def codes(self, stored: StoredRows) -> Codes:
         places, lowest, highest = self.places()
         stored_codes = self.unpacked_codes(stored)[:, : stored.shape[1]].view(np.uint8)
-        scales = scales_by_row(self._stored_scales(stored), self._block(stored.shape), stored.count, stored.shape[1])
+        block, scales, _ = self.stored_parameters(stored)
+        scales = scales_by_row(scales, block, stored.count, stored.shape[1])
         return Codes(places[stored_codes], lowest, highest, scales, uniform=self.of_integers)
 
-    def _stored_scales(self, stored: StoredRows) -> Array:
-        return stored.floats("weight_scale").reshape(-1, self.grouping.columns(stored.shape))
+    def stored_parameters(self, stored: StoredRows) -> tuple[Block, Array, Array | None]:
+        """Return the blocks of rows, and of each the scale and the zero point, None without, as f32."""
+        scales = stored.floats("weight_scale").reshape(-1, self.grouping.columns(stored.shape))
+        zero_points = None
+        if self.zero_points:
+            zero_points = self.zero_points.unpack(stored.parts["weight_zero_point"], scales.shape[0])
+        return self._block(stored.shape), scales, zero_points
 
     def _block(self, shape: tuple[int, int]) -> Block:
         # A block that the edge of the weight cuts off may be of any width.
@@ -290,11 +301,52 @@ def _not_zero(scales: Array, dtype: str) -> Array:
 
 @dataclass(frozen=True)
 class IntegerWeight(ScaledWeight):
-    """Integers of `bits` bits, with zero points unless they are symmetric."""
+    """Integers of `bits` bits, with zero points unless they are symmetric.
+
+    `ordered`: whether groups are ordered by activations, and `weight_g_idx` is stored.
+    """
 
     symmetric: bool = True
     bits: int = 8
+    ordered: bool = False
     of_integers = True
+
+    def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
+        """Return the stored tensors."""
+        g_idx = (StoredTensor(G_IDX, "I32", (shape[1],)),) if self.ordered else ()
+        return (*super().stored(dtype, shape), *g_idx)
+
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        if self.ordered:
+            raise CheckpointError("groups in the order of activations are only read; choose a scheme to quantize to")
+        return super().quantized(rows, extremes)
+
+    def stored_parameters(self, stored: StoredRows) -> tuple[Block, Array, Array | None]:
+        """Raises CheckpointError for a `weight_g_idx` that does not have each group as often as it is wide."""
+        block, scales, zero_points = super().stored_parameters(stored)
+        if not self.ordered or (groups := self._groups_of_columns(stored)) is None:
+            return block, scales, zero_points
+        of_columns = None if zero_points is None else np.ascontiguousarray(zero_points[:, groups])
+        return Block(1, 1), np.ascontiguousarray(scales[:, groups]), of_columns
+
+    def _groups_of_columns(self, stored: StoredRows) -> Array | None:
+        """Return the group of each column, None where they are those of neighbours."""
+        groups, width = stored.parts[G_IDX].reshape(-1), self.grouping.width
+        assert width is not None
+        count = stored.shape[1] // width
+        if (groups == -1).all():
+            return None
+        if int(groups.min()) < 0 or int(groups.max()) >= count:
+            raise CheckpointError(
+                f"weight_g_idx has groups {groups.min()} to {groups.max()}, and the weight has {count} groups of scales"
+            )
+        uneven = np.flatnonzero(np.bincount(groups, minlength=count) != width)
+        if uneven.size:
+            raise CheckpointError(
+                f"weight_g_idx has group {uneven[0]} {int((groups == uneven[0]).sum())} times; expected each "
+                f"{width} times, as often as a group has columns"
+            )
+        return None if np.array_equal(groups, np.arange(groups.size) // width) else groups
 
     def half_range(self) -> float:
         return (2.0**self.bits - 1) / 2

@@ -25,7 +25,7 @@ TORCH_NAMES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 
 
 class CodeTable(NamedTuple):
-    """The codes of a small float, by the byte that holds one, in its lower half where it has 4 bits.
+    """The codes of a small float, by the byte that holds one, in its lower bits where it has fewer than 8.
 
     `values`: f32. `places`: in the order of all values, i16, as `Codes` counts them; that of a NaN is beyond the last.
     `highest`: the place of `largest`.
@@ -46,7 +46,10 @@ def _code_table(element_name: str) -> CodeTable:
 
 
 E2M1 = _code_table("f4E2M1FN")
+E2M3 = _code_table("f6E2M3FN")
+E3M2 = _code_table("f6E3M2FN")
 E4M3 = _code_table("f8E4M3FN")
+E5M2 = _code_table("f8E5M2")
 UNSIGNED = np.arange(256, dtype=np.float32)
 """The values of unsigned integers, by their bytes."""
 E8M0_VALUES = decode_table("f8E8M0FNU")

@@ -218,6 +218,13 @@ class WeightFormat(ABC):
         """Return the codes and scales of rows."""
 
 
+class ReadOnlyFormat(WeightFormat):
+    """A format that is dequantized, and that no scheme quantizes to."""
+
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        raise CheckpointError(f"{type(self).__name__} is only read; choose a scheme to quantize to")
+
+
 def check_groups(shape: tuple[int, int], group: int) -> None:
     """Raise CheckpointError unless the rows of a weight [out, in] are whole groups."""
     if shape[1] % group:

@@ -12,6 +12,7 @@ import pytest
 from requant.checkpoint.plan.stored_formats import stored_formats
 from requant.checkpoint.schemes import SCHEMES, scheme_named
 from requant.checkpoint.verify.structure import check_structure
+from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError
 from tests.support.planned_checkpoint import checkpoint, outputs_of, planned
 
@@ -57,13 +58,18 @@ def changes(config: dict[str, Any]) -> Iterator[tuple[Path, Any, dict[str, Any]]
                 yield path, value, changed
 
 
+def formats(config: dict[str, Any]) -> list[WeightFormat | None]:
+    found = stored_formats(config, ())
+    return [*found.formats, found.embeddings, found.every]
+
+
 @pytest.mark.parametrize("scheme", [*SCHEMES, *VARIANTS])
 def test_members_of_other_types_are_refused(scheme: str) -> None:
     config = scheme_named(scheme).quantization_config(["Linear"], ["lm_head"], ["lm_head"])
-    expected = [each for _, each in stored_formats(config, ()).groups]
+    expected = formats(config)
     for path, value, changed in changes(config):
         try:
-            found = [each for _, each in stored_formats(changed, ()).groups]
+            found = formats(changed)
         except CheckpointError:
             continue
         # The outer format is that of groups that state none; `ignore` is for the verification.

@@ -1,0 +1,121 @@
+"""Formats that are read and not written equal the exact oracle: all codes with all scales, whatever the pieces are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+
+from requant.checkpoint.weights.block_scaled import Mxfp6Weight
+from requant.checkpoint.weights.compressed_tensors import IntegerWeight, IntQuantized, PackQuantized, groups_of
+from requant.checkpoint.weights.floats import bits_of
+from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
+from requant.errors import CheckpointError
+from tests.oracles import reading as oracle
+from tests.support.stored_weights import dequantized, quantized
+
+DTYPES = ("BF16", "F16", "F32")
+Value = Callable[[int, int], float]
+
+
+def restored(form: WeightFormat, found: Mapping[str, np.ndarray], dtype: str, shape: tuple[int, int]) -> np.ndarray:
+    """The bits of a weight, of which every way to cut it into pieces makes the same."""
+    described = {each.suffix: (each.dtype, each.shape) for each in form.stored("BF16", shape)}
+    whole = -(-shape[0] // form.rows_together) * form.rows_together
+    first, *others = (dequantized(form, found, described, dtype, shape, rows) for rows in (form.rows_together, whole))
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+    return first
+
+
+def assert_values(form: WeightFormat, found: Mapping[str, np.ndarray], shape: tuple[int, int], value: Value) -> None:
+    """Compare all elements, as bits. `value`: by row and column, before it is cast to the dtype of a weight."""
+    exact = [[value(row, column) for column in range(shape[1])] for row in range(shape[0])]
+    for dtype in DTYPES:
+        to = oracle.BY_NAME[dtype]
+        expected = bits_of(np.array([[oracle.cast(each, to) for each in row] for row in exact], np.float32), dtype)
+        np.testing.assert_array_equal(restored(form, found, dtype, shape), expected, dtype)
+
+
+def packed_bits(codes: np.ndarray, bits: int) -> np.ndarray:
+    """The bytes of rows of codes, each in the lowest bits that are left."""
+    planes = (codes[..., None] >> np.arange(bits)) & 1
+    return np.packbits(planes.reshape(len(codes), -1).astype(np.uint8), axis=1, bitorder="little")
+
+
+def test_mxfp6() -> None:
+    """All codes with all scale bytes, of which 255 is infinite in the BF16 of scales."""
+    codes = np.tile(np.arange(64), (256, 1))
+    codes[1::2] = np.random.default_rng(0).integers(0, 64, (128, 64))
+    scales = np.tile(np.arange(256, dtype=np.uint8)[:, None], (1, 2))
+    found = {"weight_packed": packed_bits(codes, 6), "weight_scale": scales}
+
+    def value(row: int, column: int) -> float:
+        code = oracle.small_float("f6E2M3FN", int(codes[row, column]))
+        scale = oracle.cast(oracle.e8m0(row, nan=False), oracle.BF16)
+        return oracle.product(code, scale, oracle.BF16)
+
+    assert_values(Mxfp6Weight(), found, (256, 64), value)
+    places = Mxfp6Weight().codes(StoredRows(found, {}, (256, 64), 0, 256))
+    assert (places.lowest, places.highest) == (-31, 31)
+    np.testing.assert_array_equal(places.codes[0], [*range(32), *(-each for each in range(32))])
+
+
+def test_mxfp6_is_not_written() -> None:
+    with pytest.raises(CheckpointError, match="only read"):
+        Mxfp6Weight().quantize(np.zeros((1, 32), np.uint16), "BF16", (1, 32), 0)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("make", [PackQuantized, IntQuantized])
+def test_groups_in_the_order_of_activations(make: type[IntegerWeight], symmetric: bool) -> None:
+    """Each column has the scale and the zero point of its group."""
+    plain = make(groups_of(16), True, symmetric, 4)
+    ordered = make(groups_of(16), True, symmetric, 4, ordered=True)
+    rng = np.random.default_rng(3)
+    shape = (40, 96)
+    weight = bits_of(rng.standard_normal(shape, np.float32), "BF16")
+    found = quantized(plain, weight, "BF16", plain.rows_together)
+    expected = restored(plain, found, "F32", shape)
+    # The columns of `plain`, sorted by group, are moved to where they were before.
+    g_idx = rng.permutation(np.repeat(np.arange(6), 16)).astype(np.int32)
+    order = np.argsort(g_idx, kind="stable")
+    if make is IntQuantized:
+        codes = np.empty_like(found["weight"])
+        codes[:, order] = found["weight"]
+        moved = {**found, "weight": codes}
+    else:
+        bits = np.unpackbits(found["weight_packed"].view(np.uint8), axis=1, bitorder="little").reshape(40, 96, 4)
+        codes = np.empty((40, 96), np.int64)
+        codes[:, order] = (bits << np.arange(4)).sum(2)
+        moved = {**found, "weight_packed": packed_bits(codes, 4).view("<i4")}
+    columns = np.empty_like(expected)
+    columns[:, order] = expected
+    moved["weight_g_idx"] = g_idx[None]
+    np.testing.assert_array_equal(restored(ordered, moved, "F32", shape), columns)
+    for neighbours in (np.full(96, -1), np.arange(96) // 16):
+        same = {**found, "weight_g_idx": neighbours.astype(np.int32)[None]}
+        np.testing.assert_array_equal(restored(ordered, same, "F32", shape), expected)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ([0, 0, 1, 2], "groups 0 to 2, and the weight has 2 groups"),
+        ([0, 0, 1, -1], "groups -1 to 1, and the weight has 2 groups"),
+        ([0, -(2**31), 1, 2**31 - 1], "groups -2147483648 to 2147483647"),
+        ([0, 0, 0, 1], "group 0 3 times; expected each 2 times"),
+    ],
+)
+def test_orders_that_are_none(groups: list[int], message: str) -> None:
+    form = IntQuantized(groups_of(2), True, True, 4, ordered=True)
+    found: dict[str, np.ndarray] = {
+        "weight": np.zeros((1, 4), np.int8),
+        "weight_scale": np.ones((1, 2), np.float32),
+        "weight_g_idx": np.array([groups], np.int32),
+    }
+    with pytest.raises(CheckpointError, match=message):
+        form.dequantize(StoredRows(found, {"weight_scale": "F32"}, (1, 4), 0, 1), "F32")
+    with pytest.raises(CheckpointError, match="only read"):
+        form.quantize(np.zeros((1, 4), np.float32), "F32", (1, 4), 0)

@@ -134,10 +134,9 @@ def test_groups_that_do_not_fit(scheme: str) -> None:
 
 
 def gptq(rows: int = 96, columns: int = 128, groups: int = 1, bits: int = 4, scales: str = "F16") -> Tensors:
-    lanes = 32 // bits
     return [
-        ("a.qweight", "I32", (columns // lanes, rows)),
-        ("a.qzeros", "I32", (groups, rows // lanes)),
+        ("a.qweight", "I32", (columns * bits // 32, rows)),
+        ("a.qzeros", "I32", (groups, rows * bits // 32)),
         ("a.scales", scales, (groups, rows)),
     ]
 
@@ -162,6 +161,9 @@ DEEPSEEK = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic"
         ({**GPTQ, "checkpoint_format": "gptq_v2"}, gptq(), Gptq(4, True, version=2, ragged=True)),
         ({**GPTQ, "bits": 8, "group_size": -1, "sym": False}, gptq(bits=8), Gptq(8, False, None, ragged=True)),
         ({**GPTQ, "group_size": 32}, gptq(groups=4, scales="BF16"), Gptq(4, True, 32, scale_dtype="BF16", ragged=True)),
+        ({**GPTQ, "bits": 3}, gptq(bits=3), Gptq(3, True, ragged=True)),
+        ({**GPTQ, "checkpoint_format": None, "format": "gptq_v2"}, gptq(), Gptq(4, True, version=2, ragged=True)),
+        ({**GPTQ, "dynamic": {"-:b": {}, "+:[ab]": {"bits": 8}, "a": {}}}, gptq(bits=8), Gptq(8, True, ragged=True)),
         ({**AUTO_ROUND, "packing_format": "auto_round:auto_gptq"}, gptq(), Gptq(4, True, ragged=True)),
         ({**AUTO_ROUND, "packing_format": "auto_round"}, gptq(), Gptq(4, True, version=2, ragged=True)),
         (
@@ -184,6 +186,11 @@ DEEPSEEK = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic"
             {**AUTO_ROUND, "packing_format": "auto_round:auto_awq"},
             [("a.qweight", "I32", (128, 4)), ("a.qzeros", "I32", (1, 4)), ("a.scales", "F16", (1, 32))],
             Awq(128),
+        ),
+        (
+            AWQ,
+            [("a.qweight", "I32", (128, 4)), ("a.qzeros", "I32", (1, 4)), ("a.scales", "BF16", (1, 32))],
+            Awq(128, "BF16"),
         ),
         (
             {**AWQ, "version": "GEMM", "modules_to_not_convert": None},
@@ -210,6 +217,14 @@ def test_expressions_of_auto_round_are_searched_for(key: str, bits: int) -> None
     store = checkpoint({"model.safetensors": stored}, {"quantization_config": members})
     (step,) = steps(planned(store, None), DequantizeStep).values()
     assert step.source.format == Gptq(bits, True, version=2, ragged=True)
+
+
+def test_modules_that_gptqmodel_leaves() -> None:
+    """Their tensors, if they have any, are explained by nothing."""
+    members = {**GPTQ, "dynamic": {"-:.*a$": {}}}
+    store = checkpoint({"model.safetensors": gptq()}, {"quantization_config": members})
+    with pytest.raises(CheckpointError, match="nothing in quantization_config applies to it"):
+        planned(store, None)
 
 
 def test_a_name_of_a_module_is_no_expression() -> None:
@@ -280,12 +295,20 @@ def test_states_that_are_not_read(state: bytes, message: str) -> None:
         ({**DEEPSEEK, "weight_block_size": [128, 0]}, "weight_block_size"),
         ({**DEEPSEEK, "weight_block_size": [4097, 128]}, "at most 4096"),
         ({**GPTQ, "bits": "4"}, "bits is 4; expected an integer"),
-        ({**GPTQ, "bits": 3}, "3 bits"),
+        ({**GPTQ, "bits": 5}, "5 bits"),
+        ({**GPTQ, "is_marlin_format": True}, "packed as 'marlin'"),
+        ({**GPTQ, "checkpoint_format": "gptq_p"}, "packed as 'gptq_p'"),
+        ({**GPTQ, "dynamic": []}, "dynamic is \\[\\]; expected an object"),
+        ({**GPTQ, "dynamic": {"a": 4}}, "dynamic.'?a'? is 4; expected an object"),
+        ({**GPTQ, "dynamic": {"+:a": {"bits": 7}}}, "7 bits"),
+        ({**GPTQ, "dynamic": {"+:(?=((.|[^!])+)+!)x": {}}}, "is not supported in a pattern"),
+        ({**AUTO_ROUND, "packing_format": "auto_round:auto_awq", "bits": 8}, "AWQ weights of 8 bits"),
         ({**GPTQ, "group_size": 0}, "group_size is 0"),
         ({**GPTQ, "checkpoint_format": "marlin"}, "packed as 'marlin'"),
         ({**AUTO_ROUND, "packing_format": "auto_round:fp8"}, "packed as 'auto_round:fp8'"),
         ({**AUTO_ROUND, "packing_format": "auto_round", "extra_config": {"a": 4}}, "extra_config"),
-        ({**AWQ, "version": "gemv"}, "version 'gemv'"),
+        *(({**AWQ, "version": each}, f"version '{each}'") for each in ("gemv", "gemv_fast", "marlin", "llm-awq")),
+        ({**AWQ, "version": None, "checkpoint_format": "gemv"}, "version 'gemv'"),
         ({**AWQ, "bits": 8}, "8 bits"),
         ({**AWQ, "zero_point": False}, "zero_point False"),
         ({**AWQ, "group_size": None}, "group_size is None"),

@@ -116,6 +116,50 @@ def test_gptq_of_auto_round(width: int, symmetric: bool, dtype: str) -> None:
             record(systems.AUTO_ROUND, [subject], weight.numel(), 0, {"auto_round_borrowed_zero_point": 0})
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("width", [2, 3, 4, 8])
+def test_gptq_weights_of_auto_round(width: int, version: int, dtype: str) -> None:
+    """What its layers multiply with, of any codes and zero points, in the order of activations too.
+
+    A zero point of 0 is stored in version 1 as the highest, to which these layers add 1, and GPTQModel modulo 2^b.
+    """
+    qlinear = pytest.importorskip("auto_round_extension.torch.qlinear_torch_zp" if version == 1 else QLINEAR)
+    rows, columns, group = 96, 256, 64
+    generator = torch.Generator().manual_seed(width)
+    layer = qlinear.QuantLinear(width, group, columns, rows, False)
+    highest = 2**31
+    for name in ("qweight", "qzeros"):
+        shape = getattr(layer, name).shape
+        setattr(layer, name, torch.randint(-highest, highest, shape, generator=generator).to(torch.int32))
+    scales = torch.randn(layer.scales.shape, generator=generator) * 2.0 ** torch.randint(-12, 8, (rows,))
+    layer.scales = scales.to(DTYPES[dtype])
+    permuted = torch.arange(columns, dtype=torch.int32)[torch.randperm(columns, generator=generator)] // group
+    for g_idx in (torch.arange(columns, dtype=torch.int32) // group, permuted):
+        layer.g_idx = g_idx
+        form = Gptq(width, False, group, version, NAMES[dtype], has_g_idx=True, ragged=True)
+        parts = {name: bits(getattr(layer, name)) for name in ("qweight", "qzeros", "scales", "g_idx")}
+        parts["g_idx"] = parts["g_idx"][None]
+        rows_of = StoredRows.whole(parts, form.stored(NAMES[dtype], (rows, columns)), (rows, columns))
+        ours = torch.from_numpy(form.dequantize(rows_of, NAMES[dtype])).view(DTYPES[dtype])
+        theirs = layer(torch.eye(columns, dtype=DTYPES[dtype])).t()
+        # A product with the unit matrix adds zeros, which take the sign of -0.
+        same = (ours == theirs) | (ours.isinf() | theirs.isnan())
+        if version == 1:
+            stored_zeros = torch.from_numpy(_fields(parts["qzeros"], width)[:, :rows].T.copy())
+            same |= (stored_zeros == 2**width - 1)[:, g_idx.long()]
+        assert same.all()
+
+
+QLINEAR = "auto_round_extension.torch.qlinear_torch"
+
+
+def _fields(words: np.ndarray, width: int) -> np.ndarray:
+    planes = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, bitorder="little")
+    fields: np.ndarray = (planes.reshape(len(words), -1, width).astype(np.int64) << np.arange(width)).sum(2)
+    return fields
+
+
 @pytest.mark.parametrize("width", [4, 8])
 def test_files_of_auto_round(width: int, tmp_path: Path) -> None:
     """Its model-free mode makes the same tensors of a whole checkpoint, and says the same of them in config.json.

@@ -13,8 +13,8 @@ from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError, ParameterError, excerpt
 
 Members = Mapping[str, Any]
-Formats = Sequence[tuple[str, WeightFormat]]
-"""By a name of a module, or `re:` and an expression, in the order in which they count."""
+Formats = Sequence[tuple[str, WeightFormat | None]]
+"""By a name of a module, or `re:` and an expression, in the order in which they count. None: not quantized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class StoredFormats:
 
     name: str
     patterns: NamePatterns
-    formats: Sequence[WeightFormat]
+    formats: Sequence[WeightFormat | None]
     embeddings: WeightFormat | None
     every: WeightFormat | None
 
@@ -97,7 +97,7 @@ def _other_method(method: str, quantization: Members, modules: Collection[str]) 
     every = methods.METHODS[method](quantization)
     names = [(name, weight_format) for name, weight_format in named.items() if name in modules]
     searched = [(f"re:.*(?:{text})", weight_format) for text, weight_format in named.items() if text not in modules]
-    return _stored_formats(method, [*names, *searched], every)
+    return _stored_formats(method, [*names, *searched, *methods.formats_of_expressions(quantization)], every)
 
 
 def _is_class(target: str) -> bool:

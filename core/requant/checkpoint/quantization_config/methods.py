@@ -6,8 +6,8 @@
 - auto-round, the GPTQ layout: auto-round 0.15.1, `_build_quantization_config` (`compressors/model_free.py`) and the
   formats that its loaders take (`inference/backend.py`): auto_round:auto_gptq has zero points of version 1, auto_round
   of version 2. Asymmetric codes are written in version 2, which transformers loads; auto-round itself writes them in
-  version 1 and names version 2, and what it writes is read wrongly. `gptq` is read only: AutoGPTQ and GPTQModel,
-  `checkpoint_format`.
+  version 1 and names version 2, and what it writes is read wrongly. `gptq` is read only: AutoGPTQ 0.7.1 and GPTQModel
+  7 (`quantization/config.py`), `checkpoint_format`, and `dynamic`, of whose expressions the first that matches counts.
 - awq, its GEMM layout: autoawq 0.2.9, `AwqConfig.to_transformers_dict` (`models/_config.py`); transformers 5.23.0,
   `AwqConfig`; vLLM 0.33.0, `AWQConfig` (`model_executor/layers/quantization/awq.py`).
 - bitsandbytes with NF4: transformers 5.23.0, `BitsAndBytesConfig.to_dict` (`utils/quantization_config.py`).
@@ -140,7 +140,9 @@ def _gptq_from_config(members: Mapping[str, Any]) -> WeightFormat:
         raise CheckpointError(f"bits is {excerpt(str(bits))}; expected an integer")
     group = group_size(stated_group)
     if members.get("quant_method") == "gptq":
-        stated, known = members.get("checkpoint_format", members.get("format", _GPTQ)), _GPTQ_PACKINGS
+        stated, known = _first_stated(members, ("checkpoint_format", "format"), _GPTQ), _GPTQ_PACKINGS
+        if member(members, "is_marlin_format", bool):
+            stated = "marlin"
     else:
         stated, known = members.get("packing_format"), _AUTO_ROUND_PACKINGS
     if not isinstance(stated, str) or stated not in known:
@@ -148,9 +150,16 @@ def _gptq_from_config(members: Mapping[str, Any]) -> WeightFormat:
             f"weights packed as '{excerpt(str(stated))}' are not supported; expected {', '.join(known)}"
         )
     if known[stated] == _AWQ:
+        if bits != _AWQ_BITS:
+            raise CheckpointError(f"AWQ weights of {bits} bits are not supported; expected {_AWQ_BITS}")
         return Awq(group)
     symmetric = member(members, "sym", bool) is not False
     return Gptq(bits, symmetric, group, version=1 if known[stated] == _GPTQ else 2)
+
+
+def _first_stated(members: Mapping[str, Any], names: Sequence[str], otherwise: str) -> Any:
+    """Return the first member that is there and not null."""
+    return next((members[name] for name in names if members.get(name) is not None), otherwise)
 
 
 def _awq(name: str, options: list[str]) -> Scheme:
@@ -180,7 +189,7 @@ def _awq_to_config(weight_format: Awq, left: Sequence[str]) -> Members:
 
 
 def _awq_from_config(members: Mapping[str, Any]) -> Awq:
-    version = str(members.get("version", members.get("format", "gemm"))).lower()
+    version = str(_first_stated(members, ("version", "checkpoint_format", "format"), "gemm")).lower()
     bits, group = members.get("bits", members.get("w_bit")), members.get("group_size", members.get("q_group_size"))
     if version != "gemm" or bits != _AWQ_BITS or member(members, "zero_point", bool) is False:
         raise CheckpointError(
@@ -263,3 +272,19 @@ def formats_of_modules(members: Mapping[str, Any]) -> Iterator[tuple[str, Weight
     for module, each in own.items():
         if each.get("bits") != _PLAIN_BITS:
             yield module, _gptq_from_config({**members, **each})
+
+
+def formats_of_expressions(members: Mapping[str, Any]) -> Iterator[tuple[str, WeightFormat | None]]:
+    """Yield the expressions of `dynamic` (GPTQModel) with formats, None for modules that are not quantized.
+
+    They match at the start of names, and follow `+:` or nothing, or `-:` for modules that are left. Raises
+    CheckpointError.
+    """
+    place = "quantization_config.dynamic"
+    if members["quant_method"] != "gptq":
+        return
+    stated = member(members, "dynamic", dict) or {}
+    for text in stated:
+        own = member(stated, text, dict, place) or {}
+        expression = text[2:] if text.startswith(("+:", "-:")) else text
+        yield f"re:{expression}", None if text.startswith("-:") else _gptq_from_config({**members, **own})

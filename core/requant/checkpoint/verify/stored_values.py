@@ -47,6 +47,7 @@ from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.floats import EPSILON, values
 from requant.checkpoint.weights.gptq import Gptq
 from requant.checkpoint.weights.nf4 import Nf4, is_written_state
+from requant.checkpoint.weights.packing import packed, padded
 from requant.checkpoint.weights.weight_format import Array
 from requant.errors import CheckpointError
 from requant.errors.cancellation import check_cancelled
@@ -201,7 +202,8 @@ def _gptq_checks(form: Gptq, stored: Mapping[str, SourceRange], out: int) -> dic
         zero_points += (_row_ends(words, used),)
     if form.symmetric:
         stated = (1 << (form.bits - 1)) - (2 - form.version)
-        expected = np.full(words, sum(stated << at for at in range(0, _WORD, form.bits)), np.uint32)
+        codes = np.full((1, padded(out, form.bits)), stated, np.uint8)
+        expected = packed(codes, form.bits, out)[0].view(np.uint32)
         if used:
             expected[-1] &= np.uint32((1 << used) - 1)
         zero_points += (_equal_to(expected, "other zero points than those of symmetric codes", used),)

@@ -31,18 +31,28 @@ def e8m0(code: int, *, nan: bool) -> float:
     return math.nan if nan and code == 255 else 2.0 ** (code - 127)
 
 
-@cache
 def _rounded(exact: Fraction, to: Format) -> float:
     return math.copysign(to.round(exact), exact)
 
 
+# Of numbers that are not 0: a cache takes 0 and -0 for the same.
+@cache
+def _cast(number: float, to: Format) -> float:
+    return _rounded(Fraction(number), to)
+
+
+@cache
+def _product(a: float, b: float, to: Format) -> float:
+    return _rounded(Fraction(a) * Fraction(b), to)
+
+
 def cast(number: float, to: Format) -> float:
     """The nearest number of another dtype."""
-    return number if number == 0 or not math.isfinite(number) else _rounded(Fraction(number), to)
+    return number if number == 0 or not math.isfinite(number) else _cast(number, to)
 
 
 def product(a: float, b: float, to: Format) -> float:
     """a * b in a dtype."""
     if a == 0 or b == 0 or not (math.isfinite(a) and math.isfinite(b)):
         return a * b
-    return _rounded(Fraction(a) * Fraction(b), to)
+    return _product(a, b, to)

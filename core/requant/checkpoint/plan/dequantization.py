@@ -27,19 +27,25 @@ _MARKS = {
     "qweight",
     "scales",
     "weight.absmax",
+    "_weight_qdata",
 }
 """Parameters that a module has only if its weight is quantized."""
 
-_OF_WEIGHTS = _MARKS | {"weight_zero_point", "weight_g_idx", "weight_shape", "weight_scale_2", "qzeros", "g_idx"}
+_OF_WEIGHTS = _MARKS | {
+    "weight_zero_point", "weight_g_idx", "weight_shape", "weight_scale_2", "qzeros", "g_idx", "_weight_scale",
+    "_weight_zero_point", "_weight_per_tensor_scale", "_weight_scale_and_zero", "_weight_act_pre_scale",
+}  # fmt: skip
 """Parameters of which a plain checkpoint has none."""
 
 ACTIVATIONS = {
     "input_scale", "input_zero_point", "input_global_scale", "output_scale", "output_zero_point", "output_global_scale",
     "k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "q_zero_point", "k_global_scale", "v_global_scale",
-    "q_global_scale", "activation_scale",
+    "q_global_scale", "activation_scale", "_weight_act_quant_scale", "_weight_act_quant_zero_point",
+    "_weight_act_per_tensor_scale",
 }  # fmt: skip
 """Parameters for quantized activations, of which a plain checkpoint has none."""
 
+_CODES = ("I8", "U8")
 _SMALL_FLOATS = {name for name, dtype in DTYPES.items() if name.startswith("F") and dtype.bits <= 8}
 _FLOATS = ("BF16", "F16", "F32")
 # Matching a name may take a millisecond.
@@ -104,6 +110,13 @@ def dequantized_tensors(
             elif part.dtype in _SMALL_FLOATS:
                 refusals.add(
                     f"is {part.dtype}, but its module has no known scale to dequantize it with",
+                    file=part.file,
+                    tensor=part.tensor,
+                )
+            elif parameter == "weight" and part.dtype in _CODES:
+                refusals.add(
+                    f"is {part.dtype}, the codes of a quantized weight, but its module has no scale: the checkpoint is "
+                    "incomplete",
                     file=part.file,
                     tensor=part.tensor,
                 )

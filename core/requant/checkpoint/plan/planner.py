@@ -30,6 +30,7 @@ from requant.checkpoint.plan.source import Reserve, Source, read_source, unlimit
 from requant.checkpoint.plan.stored_formats import stored_formats
 from requant.checkpoint.plan.warnings import left_out_warnings, quantization_warnings
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
+from requant.checkpoint.quantization_config import torchao
 from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.selection import Selection, with_default_entries
@@ -114,6 +115,12 @@ def plan_conversion(store: Store, request: Request, reserve: Reserve = unlimited
 
 def plan_of(source: Source, request: Request, reserve: Reserve = unlimited) -> Plan:
     """Return the plan for a source that was read before."""
+    if quantization_of(source.config) is None and torchao.is_quantized(_metadata(source)):
+        raise CheckpointError(
+            "the metadata of the files say that torchao quantized the weights, and config.json does not: add "
+            '{"quantization_config": {"quant_method": "torchao"}} to it',
+            file="config.json",
+        )
     if request.direction is Direction.QUANTIZE:
         return _quantization(source, request, reserve)
     return _dequantization(source, request)
@@ -182,13 +189,21 @@ def _content(source: Source, request: Request) -> _Content:
     if dtype not in DTYPES_OF_WEIGHTS:
         raise CheckpointError(f"dtype is '{excerpt(dtype)}'; expected one of {', '.join(DTYPES_OF_WEIGHTS)}")
     modules = {parameter_of(entry.name)[0] for shard in source.shards.values() for entry in shard.header.tensors}
-    formats = stored_formats(quantization, modules)
+    metadata = _metadata(source)
+    formats = stored_formats(quantization, modules, metadata)
     refusals = Refusals()
     tensors, dropped = dequantized_tensors(source, formats, dtype, refusals)
     refusals.raise_any()
     warnings = (f"{dropped} scales of quantized activations are dropped",) if dropped else ()
     arithmetic = {"method": formats.name, "dtype": dtype, "quantization": _json(quantization).decode()}
+    if formats.name == torchao.METHOD:
+        arithmetic["metadata"] = _hash(metadata)
     return _Content(tuple(tensors), dtype, arithmetic, warnings)
+
+
+def _metadata(source: Source) -> list[dict[str, str] | None]:
+    """Return the metadata of each file."""
+    return [shard.header.metadata for shard in source.shards.values()]
 
 
 def _tied_head(config: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:

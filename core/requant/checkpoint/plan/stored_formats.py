@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from requant.checkpoint.name_patterns import NamePatterns, check_linear
-from requant.checkpoint.quantization_config import compressed_tensors, methods
+from requant.checkpoint.quantization_config import compressed_tensors, methods, torchao
 from requant.checkpoint.selection import ALL, Role, role_of
 from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError, ParameterError, excerpt
@@ -41,13 +41,13 @@ class StoredFormats:
         return self.every
 
 
-def stored_formats(quantization: Members, modules: Collection[str]) -> StoredFormats:
+def stored_formats(quantization: Members, modules: Collection[str], metadata: torchao.Metadata = ()) -> StoredFormats:
     """Return the formats that `quantization_config` states. Raises CheckpointError for unsupported ones.
 
-    `modules`: those of the checkpoint.
+    `modules`: those of the checkpoint. `metadata`: of its files, in which torchao states them.
     """
     method = quantization.get("quant_method", compressed_tensors.METHOD if "config_groups" in quantization else None)
-    known = (compressed_tensors.METHOD, *methods.METHODS)
+    known = (compressed_tensors.METHOD, *methods.METHODS, torchao.METHOD)
     if not isinstance(method, str) or method not in known:
         raise CheckpointError(
             f"quant_method '{excerpt(str(method))}' is not supported; expected one of {', '.join(known)}"
@@ -55,6 +55,8 @@ def stored_formats(quantization: Members, modules: Collection[str]) -> StoredFor
     try:
         if method == compressed_tensors.METHOD:
             return _compressed_tensors(quantization)
+        if method == torchao.METHOD:
+            return _stored_formats(method, list(torchao.formats_of_metadata(metadata)), None)
         return _other_method(method, quantization, modules)
     except ParameterError as error:
         # A pattern: it was not given by the caller.

@@ -154,7 +154,8 @@ def _gptq_from_config(members: Mapping[str, Any]) -> WeightFormat:
             raise CheckpointError(f"AWQ weights of {bits} bits are not supported; expected {_AWQ_BITS}")
         return Awq(group)
     symmetric = member(members, "sym", bool) is not False
-    return Gptq(bits, symmetric, group, version=1 if known[stated] == _GPTQ else 2)
+    ordered = member(members, "desc_act", bool) is True
+    return Gptq(bits, symmetric, group, version=1 if known[stated] == _GPTQ else 2, has_g_idx=ordered)
 
 
 def _first_stated(members: Mapping[str, Any], names: Sequence[str], otherwise: str) -> Any:

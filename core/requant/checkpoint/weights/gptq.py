@@ -109,7 +109,8 @@ class Gptq(WeightFormat):
         shape = matrix_shape((words[1], words[0] * _WORD // self.bits) if len(words) == 2 else ())
         scales = tensors.get("scales")
         of_scales = scales.dtype if scales is not None and scales.dtype in ("F16", "BF16") else self.scale_dtype
-        return replace(self, scale_dtype=of_scales, has_g_idx="g_idx" in tensors, ragged=True), shape
+        has_g_idx = self.has_g_idx or "g_idx" in tensors
+        return replace(self, scale_dtype=of_scales, has_g_idx=has_g_idx, ragged=True), shape
 
     def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
         """Return columns: a row of the weight is a column of each stored tensor."""

@@ -13,10 +13,11 @@ from requant.checkpoint.weights.floats import bits_of
 from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 from requant.errors import CheckpointError
 from tests.oracles import reading as oracle
+from tests.oracles.profiles import Format
 from tests.support.stored_weights import dequantized, quantized
 
 DTYPES = ("BF16", "F16", "F32")
-Value = Callable[[int, int], float]
+Value = Callable[[int, int, Format], float]
 
 
 def restored(form: WeightFormat, found: Mapping[str, np.ndarray], dtype: str, shape: tuple[int, int]) -> np.ndarray:
@@ -30,11 +31,11 @@ def restored(form: WeightFormat, found: Mapping[str, np.ndarray], dtype: str, sh
 
 
 def assert_values(form: WeightFormat, found: Mapping[str, np.ndarray], shape: tuple[int, int], value: Value) -> None:
-    """Compare all elements, as bits. `value`: by row and column, before it is cast to the dtype of a weight."""
-    exact = [[value(row, column) for column in range(shape[1])] for row in range(shape[0])]
+    """Compare all elements, as bits. `value`: by row, column and the dtype of the weight, before it is cast to that."""
     for dtype in DTYPES:
         to = oracle.BY_NAME[dtype]
-        expected = bits_of(np.array([[oracle.cast(each, to) for each in row] for row in exact], np.float32), dtype)
+        exact = [[oracle.cast(value(row, column, to), to) for column in range(shape[1])] for row in range(shape[0])]
+        expected = bits_of(np.array(exact, np.float32), dtype)
         np.testing.assert_array_equal(restored(form, found, dtype, shape), expected, dtype)
 
 
@@ -51,7 +52,7 @@ def test_mxfp6() -> None:
     scales = np.tile(np.arange(256, dtype=np.uint8)[:, None], (1, 2))
     found = {"weight_packed": packed_bits(codes, 6), "weight_scale": scales}
 
-    def value(row: int, column: int) -> float:
+    def value(row: int, column: int, to: Format) -> float:
         code = oracle.small_float("f6E2M3FN", int(codes[row, column]))
         scale = oracle.cast(oracle.e8m0(row, nan=False), oracle.BF16)
         return oracle.product(code, scale, oracle.BF16)

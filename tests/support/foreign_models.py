@@ -193,6 +193,40 @@ FOREIGN: dict[str, Foreign] = {
 }  # fmt: skip
 
 
+def _auto_round(rng: np.random.Generator, module: str, shape: Shape) -> Tensors:
+    """MXFP8 of attention, NVFP4 of down_proj, and MXFP4."""
+    out, columns = shape
+    codes = integers(rng, (out, columns // 2), "U8", 0, 256)
+    if module.endswith("down_proj"):
+        return {
+            "weight_packed": codes,
+            "weight_scale": integers(rng, (out, columns // 16), "F8_E4M3", 1, 0x7F),
+            "weight_global_scale": ("F32", np.array([811.5], np.float32)),
+            "input_global_scale": ("F32", np.array([3.5], np.float32)),
+        }
+    scales = integers(rng, (out, columns // 32), "U8", 110, 128)
+    if "self_attn" in module:
+        return {"weight": finite_fp8(rng, shape), "weight_scale": scales}
+    return {"weight_packed": codes, "weight_scale": scales}
+
+
+FOREIGN["auto-round, floats"] = Foreign(
+    _auto_round,
+    {
+        "quant_method": "auto-round",
+        "packing_format": "auto_round:llm_compressor",
+        "data_type": "mx_fp",
+        "bits": 4,
+        "group_size": 32,
+        "extra_config": {
+            ".*self_attn.*": {"bits": 8},
+            "lm_head": {"bits": 16},
+            **{f"model.layers.{at}.mlp.down_proj": {"data_type": "nv_fp", "group_size": 16} for at in range(2)},
+        },
+    },
+)
+
+
 def _dtype(name: str) -> dict[str, str]:
     return {"_type": "torch.dtype", "_data": name}
 

@@ -16,8 +16,9 @@ from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.safetensors.writer import head_bytes, layout
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.weights.auto_round import AutoRoundMx, AutoRoundNvfp4
 from requant.checkpoint.weights.awq import Awq
-from requant.checkpoint.weights.compressed_tensors import FloatQuantized, Grouping
+from requant.checkpoint.weights.compressed_tensors import CHANNEL, FloatQuantized, Grouping
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.gptq import Gptq
 from requant.checkpoint.weights.nf4 import STATE, read_state
@@ -145,6 +146,9 @@ G_IDX: Tensors = [("a.g_idx", "I32", (128,))]
 FP8: Tensors = [("a.weight", "F8_E4M3", (576, 300)), ("a.weight_scale_inv", "F32", (5, 3))]
 AUTO_ROUND = {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True, "desc_act": False}
+MX_AUTO_ROUND = {
+    **AUTO_ROUND, "packing_format": "auto_round:llm_compressor", "data_type": "mx_fp", "group_size": 32,
+}  # fmt: skip
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", "zero_point": True}
 DEEPSEEK = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
 
@@ -161,6 +165,30 @@ DEEPSEEK = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic"
         ({**GPTQ, "checkpoint_format": "gptq_v2"}, gptq(), Gptq(4, True, version=2, ragged=True)),
         ({**GPTQ, "bits": 8, "group_size": -1, "sym": False}, gptq(bits=8), Gptq(8, False, None, ragged=True)),
         ({**GPTQ, "group_size": 32}, gptq(groups=4, scales="BF16"), Gptq(4, True, 32, scale_dtype="BF16", ragged=True)),
+        (
+            MX_AUTO_ROUND,
+            [("a.weight_packed", "U8", (64, 64)), ("a.weight_scale", "U8", (64, 4))],
+            AutoRoundMx(4),
+        ),
+        (
+            MX_AUTO_ROUND | {"extra_config": {"a": {"bits": 8, "data_type": "mx_fp_rceil"}, "b": {"bits": 16}}},
+            [("a.weight", "F8_E4M3", (64, 128)), ("a.weight_scale", "U8", (64, 4))],
+            AutoRoundMx(8),
+        ),
+        (
+            MX_AUTO_ROUND | {"data_type": "nv_fp4_with_static_gs", "group_size": 16},
+            [
+                ("a.weight_packed", "U8", (64, 64)),
+                ("a.weight_scale", "F8_E4M3", (64, 8)),
+                ("a.weight_global_scale", "F32", ()),
+            ],
+            AutoRoundNvfp4(),
+        ),
+        (
+            {**AUTO_ROUND, "packing_format": "auto_round:fp8_static", "data_type": "fp", "bits": 8, "group_size": -1},
+            [("a.weight", "F8_E4M3", (64, 128)), ("a.weight_scale", "BF16", (64,))],
+            FloatQuantized(CHANNEL, True),
+        ),
         ({**GPTQ, "bits": 3}, gptq(bits=3), Gptq(3, True, ragged=True)),
         ({**GPTQ, "checkpoint_format": None, "format": "gptq_v2"}, gptq(), Gptq(4, True, version=2, ragged=True)),
         ({**GPTQ, "dynamic": {"-:b": {}, "+:[ab]": {"bits": 8}, "a": {}}}, gptq(bits=8), Gptq(8, True, ragged=True)),
@@ -306,6 +334,12 @@ def test_states_that_are_not_read(state: bytes, message: str) -> None:
         ({**GPTQ, "group_size": 0}, "group_size is 0"),
         ({**GPTQ, "checkpoint_format": "marlin"}, "packed as 'marlin'"),
         ({**AUTO_ROUND, "packing_format": "auto_round:fp8"}, "packed as 'auto_round:fp8'"),
+        ({**AUTO_ROUND, "packing_format": "auto_round", "rotation_config": {"hadamard_type": "x"}}, "are rotated"),
+        (MX_AUTO_ROUND | {"bits": 6}, "data_type 'mx_fp', 6 bits and a group_size of 32 is not supported"),
+        (MX_AUTO_ROUND | {"data_type": "int"}, "data_type 'int', 4 bits"),
+        (MX_AUTO_ROUND | {"data_type": ["mx_fp"]}, "data_type'? is .'mx_fp'.; expected a string"),
+        (MX_AUTO_ROUND | {"data_type": "nv_fp"}, "group_size of 32 is not supported"),
+        (MX_AUTO_ROUND | {"packing_format": "auto_round:fp8_static", "bits": 8}, "group_size of 32 is not supported"),
         ({**AUTO_ROUND, "packing_format": "auto_round", "extra_config": {"a": 4}}, "extra_config"),
         *(({**AWQ, "version": each}, f"version '{each}'") for each in ("gemv", "gemv_fast", "marlin", "llm-awq")),
         ({**AWQ, "version": None, "checkpoint_format": "gemv"}, "version 'gemv'"),

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from requant.checkpoint.schemes import scheme_named
+from requant.checkpoint.weights.auto_round import AutoRoundMx, AutoRoundNvfp4
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.gptq import Gptq
 from requant.checkpoint.weights.nf4 import STATE, Nf4
@@ -149,6 +150,44 @@ def test_gptq_weights_of_auto_round(width: int, version: int, dtype: str) -> Non
             stored_zeros = torch.from_numpy(_fields(parts["qzeros"], width)[:, :rows].T.copy())
             same |= (stored_zeros == 2**width - 1)[:, g_idx.long()]
         assert same.all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", ["MXFP4", "MXFP8", "NVFP4"])
+def test_float_weights_of_auto_round(kind: str, dtype: str) -> None:
+    """What its layers multiply with, of all codes with all scale bytes."""
+    qmodules = pytest.importorskip("auto_round.experimental.qmodules")
+    layer_class = getattr(qmodules, f"{kind}QuantLinear")
+    rows, columns = 256, 256
+    settings = SimpleNamespace(group_size=16, act_group_size=16)
+    layer = layer_class(columns, rows, settings, dtype=DTYPES[dtype])
+    codes = torch.arange(256, dtype=torch.uint8).repeat(rows, 1)
+    scale_bytes = torch.arange(256, dtype=torch.uint8)[:, None].repeat(1, 16 if kind == "NVFP4" else 8)
+    form: WeightFormat = AutoRoundNvfp4() if kind == "NVFP4" else AutoRoundMx(int(kind[-1]))
+    for whole in (811.5, 0.0, 1e-42, 2.0**126) if kind == "NVFP4" else (1.0,):
+        parts = {}
+        if kind == "MXFP8":
+            layer.weight = codes.view(torch.float8_e4m3fn)
+            parts["weight"] = bits(codes)
+        else:
+            layer.weight_packed = codes[:, ::2].contiguous()
+            parts["weight_packed"] = bits(layer.weight_packed)
+        if kind == "NVFP4":
+            layer.weight_scale = scale_bytes.view(torch.float8_e4m3fn)
+            layer.weight_global_scale = torch.tensor([whole])
+            layer._cached_weight = None
+            parts["weight_global_scale"] = bits(layer.weight_global_scale)[None]
+        else:
+            layer.weight_scale = scale_bytes
+        parts["weight_scale"] = bits(scale_bytes)
+        theirs = layer.dequant_weight_online().to(DTYPES[dtype])
+        stored_rows = StoredRows.whole(parts, form.stored(NAMES[dtype], (rows, columns)), (rows, columns))
+        ours = torch.from_numpy(form.dequantize(stored_rows, NAMES[dtype])).view(DTYPES[dtype])
+        assert torch.equal(ours.isnan(), theirs.isnan())
+        numbers = ~ours.isnan()
+        # As bits: the sign of a zero counts.
+        integers = torch.int32 if dtype == "f32" else torch.int16
+        assert torch.equal(ours[numbers].view(integers), theirs[numbers].view(integers))
 
 
 QLINEAR = "auto_round_extension.torch.qlinear_torch"

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from requant.checkpoint.profiles import AUTO_ROUND, AUTOAWQ, BITSANDBYTES, TRANSFORMERS, CheckpointProfile
+from requant.checkpoint.quantization_config.auto_round import FLOAT_PACKINGS, float_format
 from requant.checkpoint.quantization_config.members import WHOLE_ROWS, block_size, group_size, member
 from requant.checkpoint.scheme import (
     GROUP_OPTION,
@@ -134,6 +135,12 @@ def _gptq_to_config(weight_format: Gptq, left: Sequence[str]) -> Members:
     return {**members, "extra_config": plain} if plain else members
 
 
+def _auto_round_from_config(members: Mapping[str, Any]) -> WeightFormat:
+    if members.get("rotation_config"):
+        raise CheckpointError("the weights are rotated (rotation_config), which cannot be undone")
+    return float_format(members) if members.get("packing_format") in FLOAT_PACKINGS else _gptq_from_config(members)
+
+
 def _gptq_from_config(members: Mapping[str, Any]) -> WeightFormat:
     bits, stated_group = members.get("bits"), members.get("group_size", _GROUP)
     if isinstance(bits, bool) or not isinstance(bits, int):
@@ -146,8 +153,9 @@ def _gptq_from_config(members: Mapping[str, Any]) -> WeightFormat:
     else:
         stated, known = members.get("packing_format"), _AUTO_ROUND_PACKINGS
     if not isinstance(stated, str) or stated not in known:
+        others = () if known is _GPTQ_PACKINGS else FLOAT_PACKINGS
         raise CheckpointError(
-            f"weights packed as '{excerpt(str(stated))}' are not supported; expected {', '.join(known)}"
+            f"weights packed as '{excerpt(str(stated))}' are not supported; expected {', '.join((*known, *others))}"
         )
     if known[stated] == _AWQ:
         if bits != _AWQ_BITS:
@@ -259,20 +267,21 @@ METHODS: Mapping[str, Callable[[Mapping[str, Any]], WeightFormat]] = {
     "awq": _awq_from_config,
     "bitsandbytes": _nf4_from_config,
     "gptq": _gptq_from_config,
-    "auto-round": _gptq_from_config,
+    "auto-round": _auto_round_from_config,
 }
 """By `quant_method`: returns how weights are stored. Raises CheckpointError for what is not supported."""
 
 
 def formats_of_modules(members: Mapping[str, Any]) -> Iterator[tuple[str, WeightFormat]]:
-    """Yield the modules for which `extra_config` states formats of their own (GPTQ). Raises CheckpointError."""
-    if METHODS[members["quant_method"]] is not _gptq_from_config:
+    """Yield the modules for which `extra_config` states formats of their own (auto-round). Raises CheckpointError."""
+    from_config = METHODS[members["quant_method"]]
+    if from_config not in (_gptq_from_config, _auto_round_from_config):
         return
     extra = member(members, "extra_config", dict) or {}
     own = {module: member(extra, module, dict, "quantization_config.extra_config") or {} for module in extra}
     for module, each in own.items():
         if each.get("bits") != _PLAIN_BITS:
-            yield module, _gptq_from_config({**members, **each})
+            yield module, from_config({**members, **each})
 
 
 def formats_of_expressions(members: Mapping[str, Any]) -> Iterator[tuple[str, WeightFormat | None]]:

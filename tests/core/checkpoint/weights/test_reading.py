@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from requant.checkpoint.weights.auto_round import AutoRoundMx, AutoRoundNvfp4
 from requant.checkpoint.weights.block_scaled import Mxfp6Weight
 from requant.checkpoint.weights.compressed_tensors import IntegerWeight, IntQuantized, PackQuantized, groups_of
 from requant.checkpoint.weights.floats import bits_of
@@ -66,6 +69,45 @@ def test_mxfp6() -> None:
 def test_mxfp6_is_not_written() -> None:
     with pytest.raises(CheckpointError, match="only read"):
         Mxfp6Weight().quantize(np.zeros((1, 32), np.uint16), "BF16", (1, 32), 0)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_mx_of_auto_round(bits: int) -> None:
+    """In f32, with all codes and all scale bytes, of which 255 is infinite."""
+    codes = np.tile(np.arange(1 << bits, dtype=np.uint8), (256, 2 if bits == 4 else 1))
+    scales = np.tile(np.arange(256, dtype=np.uint8)[:, None], (1, codes.shape[1] // 32))
+    suffix, stored = ("weight_packed", codes[:, ::2] | codes[:, 1::2] << 4) if bits == 4 else ("weight", codes)
+    name = "f4E2M1FN" if bits == 4 else "f8E4M3FN"
+
+    def value(row: int, column: int, to: Format) -> float:
+        scale = oracle.e8m0(row, nan=False) if row < 255 else math.inf
+        return oracle.product(oracle.small_float(name, int(codes[row, column])), scale, oracle.F32)
+
+    shape = (256, codes.shape[1])
+    assert_values(AutoRoundMx(bits), {suffix: stored, "weight_scale": scales}, shape, value)
+
+
+@pytest.mark.parametrize("whole", [2688.0, 1.7e3, 3e38, 0.0, 1e-42, math.inf, -3.0, math.nan])
+def test_nvfp4_of_auto_round(whole: float) -> None:
+    """The codes are multiplied with the reciprocal first, of which that of 0 is 0."""
+    codes = np.tile(np.arange(16, dtype=np.uint8), (256, 1))
+    scales = np.arange(256, dtype=np.uint8)[:, None]
+    found = {
+        "weight_packed": codes[:, ::2] | codes[:, 1::2] << 4,
+        "weight_scale": scales,
+        "weight_global_scale": np.array([[whole]], np.float32),
+    }
+    stored = float(np.float32(whole))
+    reciprocal = 0.0 if stored == 0 or math.isinf(stored) else math.nan
+    if stored and math.isfinite(stored):
+        exact = 1 / Fraction(stored)
+        reciprocal = math.inf if exact >= 2**128 else math.copysign(oracle.F32.round(exact), stored)
+
+    def value(row: int, column: int, to: Format) -> float:
+        code = oracle.product(oracle.small_float("f4E2M1FN", column), reciprocal, oracle.F32)
+        return oracle.product(code, oracle.small_float("f8E4M3FN", row), oracle.F32)
+
+    assert_values(AutoRoundNvfp4(), found, (256, 16), value)
 
 
 @pytest.mark.parametrize("symmetric", [True, False])

@@ -295,3 +295,67 @@ def _description(module: str) -> Mapping[str, Any]:
 
 
 FOREIGN["torchao"] = Foreign(_torchao, {"quant_method": "torchao", "quant_type": {"default": {}}}, _description)
+
+
+def _quark(rng: np.random.Generator, module: str, shape: Shape) -> Tensors:
+    """FP8 of q_proj and k_proj, INT8 of v_proj, INT4 in groups of o_proj, NVFP4 of gate_proj, and MXFP4."""
+    out, columns = shape
+    codes = integers(rng, (out, columns // 2), "U8", 0, 256)
+    match module.rpartition(".")[2]:
+        case "q_proj":
+            return {"weight": finite_fp8(rng, shape), "weight_scale": numbers(rng, (), "F32")}
+        case "k_proj":
+            return {
+                "weight": finite_fp8(rng, shape),
+                "weight_scale": numbers(rng, (out,)),
+                "output_scale": numbers(rng, ()),
+            }
+        case "v_proj":
+            zeros = ("I8", np.zeros(out, np.int8))
+            return {
+                "weight": integers(rng, shape, "I8", -128, 128),
+                "weight_scale": numbers(rng, (out,), "F32"),
+                "weight_zero_point": zeros,
+            }
+        case "o_proj":
+            return {
+                "weight": integers(rng, (columns, out // 8)),
+                "weight_scale": numbers(rng, (columns // 64, out)),
+                "weight_zero_point": integers(rng, (columns // 64, out // 8)),
+            }
+        case "gate_proj":
+            return {
+                "weight": codes,
+                "weight_scale": integers(rng, (out, columns // 16), "F8_E4M3", 1, 0x7F),
+                "weight_scale_2": ("F32", np.array(0.0031, np.float32)),
+            }
+        case _:
+            return {"weight": codes, "weight_scale": integers(rng, (out, columns // 32), "U8", 110, 128)}
+
+
+def _quark_weight(dtype: str, qscheme: str, **more: Any) -> dict[str, Any]:
+    axis = {"per_channel": 0, "per_group": -1}.get(qscheme)
+    return {"dtype": dtype, "qscheme": qscheme, "ch_axis": axis, "is_dynamic": False, "symmetric": True, **more}
+
+
+FOREIGN["Quark"] = Foreign(
+    _quark,
+    {
+        "quant_method": "quark",
+        "global_quant_config": {"weight": _quark_weight("fp4", "per_group", group_size=32, scale_format="e8m0")},
+        "layer_quant_config": {
+            "*.q_proj": {"weight": _quark_weight("fp8_e4m3", "per_tensor")},
+            "*k_proj": {"weight": _quark_weight("fp8_e4m3", "per_channel")},
+            "model.layers.[01].self_attn.v_proj": {"weight": _quark_weight("int8", "per_channel", symmetric=False)},
+            "*self_attn.?_proj": {"weight": _quark_weight("uint4", "per_group", group_size=64, symmetric=False)},
+            "*gate_proj": {
+                "weight": [
+                    _quark_weight("fp4", "per_group", group_size=16),
+                    _quark_weight("fp8_e4m3", "per_tensor", is_scale_quant=True),
+                ]
+            },
+        },
+        "exclude": ["lm_head", "*norm"],
+        "export": {"pack_method": "reorder", "weight_format": "real_quantized", "kv_cache_group": []},
+    },
+)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from requant.checkpoint.name_patterns import NamePatterns, check_linear
-from requant.checkpoint.quantization_config import compressed_tensors, methods, torchao
+from requant.checkpoint.quantization_config import compressed_tensors, methods, quark, torchao
 from requant.checkpoint.selection import ALL, Role, role_of
 from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError, ParameterError, excerpt
@@ -47,7 +47,7 @@ def stored_formats(quantization: Members, modules: Collection[str], metadata: to
     `modules`: those of the checkpoint. `metadata`: of its files, in which torchao states them.
     """
     method = quantization.get("quant_method", compressed_tensors.METHOD if "config_groups" in quantization else None)
-    known = (compressed_tensors.METHOD, *methods.METHODS, torchao.METHOD)
+    known = (compressed_tensors.METHOD, *methods.METHODS, quark.METHOD, torchao.METHOD)
     if not isinstance(method, str) or method not in known:
         raise CheckpointError(
             f"quant_method '{excerpt(str(method))}' is not supported; expected one of {', '.join(known)}"
@@ -55,6 +55,10 @@ def stored_formats(quantization: Members, modules: Collection[str], metadata: to
     try:
         if method == compressed_tensors.METHOD:
             return _compressed_tensors(quantization)
+        if method == quark.METHOD:
+            quark.check(quantization)
+            stated = list(quark.formats_of_patterns(quantization))
+            return _stored_formats(method, stated, quark.format_of_others(quantization))
         if method == torchao.METHOD:
             return _stored_formats(method, list(torchao.formats_of_metadata(metadata)), None)
         return _other_method(method, quantization, modules)

@@ -205,6 +205,8 @@ def _awq_from_config(members: Mapping[str, Any]) -> Awq:
             f"AWQ weights of version '{excerpt(version)}', {excerpt(str(bits))} bits, zero_point "
             f"{members.get('zero_point')} are not supported; expected gemm, 4 bits, true"
         )
+    if (order := members.get("pack_method", "reorder")) != "reorder":
+        raise CheckpointError(f"AWQ weights with pack_method '{excerpt(str(order))}' (Quark) are not supported")
     return Awq(group_size(group))
 
 

@@ -40,7 +40,7 @@ from requant.checkpoint.run.work import in_threads
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.verify.structure import Fault
-from requant.checkpoint.weights import nf4, torchao
+from requant.checkpoint.weights import nf4, quark, torchao
 from requant.checkpoint.weights.awq import Awq
 from requant.checkpoint.weights.block_scaled import MxWeight, Nvfp4Weight
 from requant.checkpoint.weights.compressed_tensors import FloatQuantized, IntQuantized, PackQuantized
@@ -196,6 +196,8 @@ def _checks(source: QuantizedSource) -> dict[str, tuple[Check, ...]]:
             return _nf4_checks(form, out * columns)
         case torchao.TorchAoWeight():
             return _torchao_checks(form, stored)
+        case quark.QuarkWeight():
+            return _quark_checks(form, stored)
     raise TypeError(form)
 
 
@@ -244,6 +246,14 @@ def _torchao_checks(form: torchao.TorchAoWeight, stored: Mapping[str, SourceRang
         case torchao.Nvfp4TensorWeight() if form.has_tensor_scale:
             return checks | {torchao.TENSOR_SCALE: (_scales("F32"),)}
     return checks
+
+
+def _quark_checks(form: quark.QuarkWeight, stored: Mapping[str, SourceRange]) -> dict[str, tuple[Check, ...]]:
+    by_dtype: dict[str, Check] = {"U8": _e8m0_scales, "F8_E4M3": _e4m3_scales}
+    scales = stored[quark.SCALE].dtype
+    of_codes = {"F8_E4M3": (_e4m3_codes,), "F8_E5M2": (_e5m2_codes,)}.get(stored[quark.WEIGHT].dtype, ())
+    second = {quark.SECOND_SCALE: (_scales("F32"),)} if quark.SECOND_SCALE in stored else {}
+    return {quark.WEIGHT: of_codes, quark.SCALE: (by_dtype.get(scales) or _scales(scales),), **second}
 
 
 def _filled_up(piece: Array, begin: int) -> Wrong:

@@ -31,6 +31,19 @@ CASES: dict[str, list[tuple[str, float, str]]] = {
         ("mlp.gate_proj.weight", 8, "outside of [-8, 7]"),
         ("self_attn.k_scale", 0x7FC0, "NaN"),
     ],
+    "Quark": [
+        ("self_attn.q_proj.weight", 0x7F, "NaN"),
+        ("self_attn.q_proj.weight_scale", np.inf, "infinite"),
+        ("self_attn.o_proj.weight_scale", 0xBF80, "negative"),
+        ("mlp.gate_proj.weight_scale", 0x7F, "NaN"),
+        ("mlp.gate_proj.weight_scale_2", -1, "negative"),
+        ("mlp.up_proj.weight_scale", 0xFF, "NaN"),
+    ],
+    "auto-round, floats": [
+        ("self_attn.q_proj.weight", 0xFF, "NaN"),
+        ("mlp.up_proj.weight_scale", 0xFF, "NaN"),
+        ("mlp.down_proj.weight_global_scale", np.nan, "NaN"),
+    ],
     "compressed-tensors, ordered": [("self_attn.q_proj.weight_g_idx", 3, "weight_g_idx has")],
     "GPTQ of 3 bits": [("mlp.up_proj.g_idx", 4, "outside of the 4 groups")],
 }  # fmt: skip

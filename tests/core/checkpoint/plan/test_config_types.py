@@ -14,6 +14,7 @@ from requant.checkpoint.schemes import SCHEMES, scheme_named
 from requant.checkpoint.verify.structure import check_structure
 from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError
+from tests.support.foreign_models import FOREIGN, LINEAR
 from tests.support.planned_checkpoint import checkpoint, outputs_of, planned
 
 Q = "model.layers.0.self_attn.q_proj"
@@ -92,3 +93,22 @@ def test_verification_finds_a_fault_in_each(scheme: str) -> None:
         assert faults or value is None or path == ("quantization_config", "format") or not UNREAD.isdisjoint(path), (
             f"{path}: {value!r} is no fault"
         )
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_members_of_other_programs(kind: str) -> None:
+    """Each member with a value of another type is refused, or is not read; nothing else is raised."""
+    foreign = FOREIGN[kind]
+    config = json.loads(json.dumps(foreign.quantization))
+    modules = [f"model.layers.0.{name}" for name in LINEAR]
+    described = {} if foreign.described is None else {f"{each}.weight": foreign.described(each) for each in modules}
+    for _, _, changed in changes({"config": config, "described": json.loads(json.dumps(described))}):
+        if not isinstance(changed["config"], dict) or not isinstance(changed["described"], dict):
+            continue
+        texts = {name: json.dumps(each) for name, each in changed["described"].items()}
+        try:
+            found = stored_formats(changed["config"], modules, [{**texts, "tensor_names": json.dumps(list(texts))}])
+        except CheckpointError:
+            continue
+        for module in modules:
+            found.of(module)

@@ -12,6 +12,7 @@ from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.storage.local import LocalStore
+from requant.checkpoint.verify.difference import diff
 from requant.checkpoint.verify.verification import verify
 from requant.errors import CheckpointError
 from tests.support.foreign_models import FOREIGN, LINEAR, save
@@ -49,6 +50,15 @@ def test_one_pass_writes_what_two_write(kind: str, tmp_path: Path) -> None:
         twice = convert(plain, tmp_path / f"twice-{scheme}", scheme)
         assert contents(once) == contents(twice)
         assert verify(LocalStore(once), LocalStore(source)).faults == ()
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_its_numbers_are_those_of_the_plain_model(kind: str, tmp_path: Path) -> None:
+    """In F32, to which no value is rounded but by its loader."""
+    source = LocalStore(save(tmp_path / "source", FOREIGN[kind], layers=1))
+    request = Request(Direction.DEQUANTIZE, None, "", dtype="F32")
+    run_plan(plan_conversion(source, request), source, LocalStore(tmp_path / "plain"))
+    assert diff(source, LocalStore(tmp_path / "plain")).differences == ()
 
 
 @pytest.mark.parametrize("kind", FOREIGN)

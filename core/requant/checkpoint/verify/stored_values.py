@@ -173,6 +173,8 @@ def _checks(source: QuantizedSource) -> dict[str, tuple[Check, ...]]:
             return {"weight_scale": (_scales(stored["weight_scale"].dtype),), **codes}
         case PackQuantized():
             checks: dict[str, tuple[Check, ...]] = {"weight_scale": (_scales(stored["weight_scale"].dtype),)}
+            if form.loose:
+                return checks
             if used := columns * form.bits % _WORD:
                 checks["weight_packed"] = (_row_ends(stored["weight_packed"].shape[1], used),)
             if "weight_zero_point" in stored and (used := out * form.bits % _WORD):

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -40,7 +40,16 @@ from requant.checkpoint.weights.blocks import (
     scales_by_row,
 )
 from requant.checkpoint.weights.floats import E4M3, EPSILON, UNSIGNED, bits_of, check_weight, rounded
-from requant.checkpoint.weights.packing import packed, padded, unpacked, whole, words
+from requant.checkpoint.weights.packing import (
+    loose_codes,
+    loose_words,
+    loosely_unpacked,
+    packed,
+    padded,
+    unpacked,
+    whole,
+    words,
+)
 from requant.checkpoint.weights.weight_format import (
     Array,
     Codes,
@@ -56,6 +65,7 @@ from requant.errors import CheckpointError
 from requant.kernels.checkpoint.codes import INTEGER_CODES, PACKED_INTEGER_CODES
 
 G_IDX = "weight_g_idx"
+CODES = "weight_packed"
 _SIGNED = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
 
 
@@ -135,12 +145,16 @@ class PackedZeroPoints:
     """Zero points stored as I32: z + 2^(b-1), packed like codes, but along the axis of the rows."""
 
     bits: int
+    loose: bool = False
+
+    def _words(self, count: int) -> int:
+        return loose_words(count, self.bits) if self.loose else words(count, self.bits)
 
     def tensor(self, grouping: Grouping, shape: tuple[int, int]) -> StoredTensor:
-        return StoredTensor("weight_zero_point", "I32", (words(shape[0], self.bits), grouping.columns(shape)))
+        return StoredTensor("weight_zero_point", "I32", (self._words(shape[0]), grouping.columns(shape)))
 
     def stored_rows(self, grouping: Grouping, row_begin: int, row_end: int) -> tuple[int, int]:
-        return words(row_begin, self.bits), words(row_end, self.bits)
+        return self._words(row_begin), self._words(row_end)
 
     def pack(self, zero_points: Array) -> Array:
         count, columns = zero_points.shape
@@ -149,7 +163,8 @@ class PackedZeroPoints:
         return np.ascontiguousarray(packed(unsigned, self.bits, count).T)
 
     def unpack(self, stored: Array, rows: int) -> Array:
-        unsigned = unpacked(np.ascontiguousarray(stored.T), self.bits, rows)[:, :rows]
+        by_row = np.ascontiguousarray(stored.T)
+        unsigned = (loosely_unpacked(by_row, self.bits) if self.loose else unpacked(by_row, self.bits, rows))[:, :rows]
         return np.ascontiguousarray(unsigned.T.astype(np.float32) - np.float32(1 << (self.bits - 1)))
 
 
@@ -398,17 +413,36 @@ class IntQuantized(IntegerWeight):
 class PackQuantized(IntegerWeight):
     """pack-quantized: `weight_packed` I32, `weight_scale`, `weight_shape`, and asymmetric `weight_zero_point` I32.
 
-    Packed is code + 2^(b-1), by `requant.checkpoint.weights.packing`.
+    Packed is code + 2^(b-1), by `requant.checkpoint.weights.packing`. `loose`: whether no code lies across two words,
+    as 0.17 and before packed 3, 5, 6 and 7 bits, which is read only.
     """
+
+    loose: bool = False
 
     @property
     def zero_points(self) -> ZeroPoints | None:
-        return None if self.symmetric else PackedZeroPoints(self.bits)
+        return None if self.symmetric else PackedZeroPoints(self.bits, self.loose)
 
     @property
     def rows_together(self) -> int:
         """As many rows as have zero points in whole words."""
-        return 1 if self.symmetric else whole(self.bits)
+        if self.symmetric:
+            return 1
+        return loose_codes(self.bits) if self.loose else whole(self.bits)
+
+    def resolve_from_stored(
+        self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
+    ) -> tuple[WeightFormat, tuple[int, int]]:
+        """How codes are packed is seen from the number of words; of rows below 200 columns both may take as many."""
+        resolved, shape = super().resolve_from_stored(tensors, stated)
+        found = tensors[CODES].shape if CODES in tensors else ()
+        loose = len(found) == 2 and words(shape[1], self.bits) != found[1] == loose_words(shape[1], self.bits)
+        return (replace(self, loose=True) if loose else resolved), shape
+
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        if self.loose:
+            raise CheckpointError("codes with gaps between words are only read; choose a scheme to quantize to")
+        return super().quantized(rows, extremes)
 
     @property
     def _offset(self) -> int:
@@ -437,10 +471,13 @@ class PackQuantized(IntegerWeight):
         return coded.view("<i4") if in_pairs else packed(coded, self.bits, rows.shape[1])
 
     def unpacked_codes(self, stored: StoredRows) -> Array:
-        return unpacked(stored.parts["weight_packed"], self.bits, stored.shape[1])
+        if self.loose:
+            return loosely_unpacked(stored.parts[CODES], self.bits)
+        return unpacked(stored.parts[CODES], self.bits, stored.shape[1])
 
     def code_tensor(self, shape: tuple[int, int]) -> StoredTensor:
-        return StoredTensor("weight_packed", "I32", (shape[0], words(shape[1], self.bits)))
+        count = loose_words(shape[1], self.bits) if self.loose else words(shape[1], self.bits)
+        return StoredTensor(CODES, "I32", (shape[0], count))
 
     def once(self, shape: tuple[int, int]) -> dict[str, tuple[StoredTensor, Array]]:
         return {"weight_shape": (StoredTensor("weight_shape", "I64", (2,)), np.array([shape], "<i8"))}

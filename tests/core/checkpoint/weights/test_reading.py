@@ -162,3 +162,33 @@ def test_orders_that_are_none(groups: list[int], message: str) -> None:
         form.dequantize(StoredRows(found, {"weight_scale": "F32"}, (1, 4), 0, 1), "F32")
     with pytest.raises(CheckpointError, match="only read"):
         form.quantize(np.zeros((1, 4), np.float32), "F32", (1, 4), 0)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("bits", [3, 5, 6, 7])
+def test_words_with_gaps(bits: int, symmetric: bool) -> None:
+    """As compressed-tensors 0.17 and before packed codes that do not fill words."""
+    dense, loose = (PackQuantized(groups_of(25), True, symmetric, bits, loose=each) for each in (False, True))
+    shape = (43, 200)
+    weight = bits_of(np.random.default_rng(bits).standard_normal(shape, np.float32), "BF16")
+    found = quantized(dense, weight, "BF16", dense.rows_together)
+    expected = restored(dense, found, "F32", shape)
+
+    def repacked(words: np.ndarray, count: int) -> np.ndarray:
+        planes = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, bitorder="little")
+        codes = (planes[:, : count * bits].reshape(len(words), count, bits).astype(np.int64) << np.arange(bits)).sum(2)
+        each = 32 // bits
+        filled = np.zeros((len(words), -(-count // each) * each), np.int64)
+        filled[:, :count] = codes
+        by_word = filled.reshape(len(words), -1, each) << (np.arange(each) * bits)
+        loosely: np.ndarray = by_word.sum(2).astype(np.uint32).view(np.int32)
+        return loosely
+
+    moved = {**found, "weight_packed": repacked(found["weight_packed"], shape[1])}
+    if not symmetric:
+        moved["weight_zero_point"] = repacked(found["weight_zero_point"].T, shape[0]).T
+    np.testing.assert_array_equal(restored(loose, moved, "F32", shape), expected)
+    tensors = {each.suffix: each for each in loose.stored("BF16", shape)}
+    assert dense.resolve_from_stored(tensors, shape) == (loose, shape)
+    with pytest.raises(CheckpointError, match="only read"):
+        loose.quantize(weight, "BF16", shape, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -334,9 +334,9 @@ def test_a_thousand_groups_are_followed_at_once() -> None:
     """Names are looked up, and more expressions than a thousand are refused."""
     names = {str(at): ([f"model.layers.{at}.q_proj"], "48"[at % 2]) for at in range(20_000)}
     modules = [f"model.layers.{at}.q_proj" for at in range(20_000)]
-    begin = perf_counter()
+    begin = process_time()
     found = mixed(names, modules)
-    assert perf_counter() - begin < 20
+    assert process_time() - begin < 20
     assert all(found[module] == "48"[at % 2] for at, module in enumerate(modules))
     with pytest.raises(CheckpointError, match="1001 regular expressions; at most 1000"):
         mixed({str(at): ([f"re:.*{at}x"], "4") for at in range(1001)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -162,6 +162,6 @@ def test_as_many_metadata_as_a_header_may_have_take_seconds() -> None:
     count = MAX_METADATA_BYTES // (len(text) + 40)
     texts = {f"model.layers.{at}.weight": text for at in range(count)}
     metadata = {**texts, "tensor_names": json.dumps(list(texts))}
-    begin = perf_counter()
+    begin = process_time()
     assert len(list(torchao.formats_of_metadata([metadata] * 3))) == count
-    assert perf_counter() - begin < 20
+    assert process_time() - begin < 20

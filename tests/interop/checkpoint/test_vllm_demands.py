@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from requant.command.checkpoint.conversion import is_served_by_vllm
+from requant.checkpoint.loaders import Loader, loaders_of
 from tests.interop.checkpoint.conversion import quantize
 from tests.interop.checkpoint.schemes import OPTIONS, PRESETS
 from tests.interop.checkpoint.source_model import LLAMA, llama
@@ -19,8 +19,9 @@ pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
 
 IGNORE = ("default",)
 LINEAR = 7 * LLAMA["num_hidden_layers"]
-# Packed weights with one scale for all, and int8 weights with zero points.
-NOT_SERVED = {"W8A16:tensor", "W8A8:asymmetric"}
+# Packed weights with one scale for all, int8 weights with zero points, codes of fewer bits in bytes, and MXFP6.
+IN_BYTES = {name for name in PRESETS if name.endswith(("A8", "A4", "AFP8")) and name not in ("W8A8", "MXFP6A8")}
+NOT_SERVED = {"W8A16:tensor", "W8A8:asymmetric", *IN_BYTES, "MXFP6A16", "MXFP6A8"}
 
 
 @pytest.mark.parametrize("scheme", [*PRESETS, *OPTIONS])
@@ -28,7 +29,7 @@ def test_compressed_tensors(scheme: str, tmp_path: Path) -> None:
     source = llama(torch.bfloat16).save(tmp_path / "source")
     target = quantize(source, tmp_path / "target", scheme, IGNORE)
     config = json.loads((target / "config.json").read_text())["quantization_config"]
-    assert is_served_by_vllm(config) == (scheme not in NOT_SERVED)
+    assert (Loader.VLLM in loaders_of(config)) == (scheme not in NOT_SERVED)
     if scheme in NOT_SERVED:
         with pytest.raises(NotServedError):
             check(target, source)

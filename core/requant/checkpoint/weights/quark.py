@@ -23,17 +23,28 @@ Source: amd-quark 0.13, `quark/torch/utils/pack.py`, `StaticScaledRealQuantizer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from requant.checkpoint.weights.block_scaled import POWERS
-from requant.checkpoint.weights.blocks import Block, scaled
-from requant.checkpoint.weights.floats import E2M1, E2M3, E3M2, E4M3, E5M2, EPSILON, UNSIGNED, CodeTable, check_weight
-from requant.checkpoint.weights.packing import unpacked, unpacked_half_bytes
-from requant.checkpoint.weights.weight_format import (
+from requant.checkpoint.weights.blocks import Block, ScaledCodes
+from requant.checkpoint.weights.floats import (
+    E2M1,
+    E2M3,
+    E3M2,
+    E4M3,
+    E5M2,
+    EPSILON,
+    UNSIGNED,
     Array,
+    CodeTable,
+    check_weight,
+    float_kernels,
+)
+from requant.checkpoint.weights.packing import unpacked, unpacked_bytes, unpacking_kernels
+from requant.checkpoint.weights.weight_format import (
     Codes,
     ReadOnlyFormat,
     Region,
@@ -44,6 +55,8 @@ from requant.checkpoint.weights.weight_format import (
     matrix_shape,
 )
 from requant.errors import CheckpointError
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.jit.jit import Kernel
 
 WEIGHT, SCALE, ZERO_POINT, SECOND_SCALE = "weight", "weight_scale", "weight_zero_point", "weight_scale_2"
 _LANES = 8
@@ -204,12 +217,15 @@ class QuarkWeight(ReadOnlyFormat):
             zeros = Region(ZERO_POINT, *(words if packed else of_scales), 0, scale_columns)
         return (*found, zeros) if self.has_zero_points else tuple(found)
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         codes, scales, zeros = self._codes(stored), self._scales(stored), self._zero_points(stored)
         columns = stored.shape[1]
         block = Block(1, columns // scales.shape[1])
-        table = self.of_codes.values()
-        return scaled(codes, table, columns, block, scales, zeros, precision="F32", dtype=dtype)
+        outer = float(stored.parts[SECOND_SCALE].reshape(-1)[0]) if self.scales == TWO_LEVELS else None
+        return ScaledCodes(codes, self.of_codes.values(), columns, block, scales, zeros, "F32", outer)
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (scaled_values, *unpacking_kernels(self.of_codes.bits), *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
         codes, of_codes = self._codes(stored)[:, : stored.shape[1]], self.of_codes
@@ -227,12 +243,8 @@ class QuarkWeight(ReadOnlyFormat):
             return self._rows(codes, stored.count) if self.transposed else self._unpacked(codes)
         if self.transposed:
             return np.ascontiguousarray(codes.T).view(np.uint8)
-        if self.of_codes.bits == 4:
-            return unpacked_half_bytes(codes)
-        if self.of_codes.bits == 6:
-            whole = np.zeros((codes.shape[0], -(-codes.shape[1] // 4) * 4), np.uint8)
-            whole[:, : codes.shape[1]] = codes
-            return unpacked(whole.view("<i4"), 6, stored.shape[1])
+        if self.of_codes.bits < 8:
+            return unpacked_bytes(codes, self.of_codes.bits)
         return np.ascontiguousarray(codes).view(np.uint8)
 
     def _unpacked(self, words: Array) -> Array:

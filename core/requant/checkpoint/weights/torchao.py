@@ -20,13 +20,13 @@ Source: torchao 0.18.0, `dequantize` of `Float8Tensor` (`quantization/quantize_/
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block, scaled
+from requant.checkpoint.weights.blocks import Block, ScaledCodes
 from requant.checkpoint.weights.floats import (
     E2M1,
     E2M3,
@@ -35,13 +35,14 @@ from requant.checkpoint.weights.floats import (
     E5M2,
     E8M0_VALUES,
     EPSILON,
+    Array,
     CodeTable,
     check_weight,
+    float_kernels,
     rounded,
 )
-from requant.checkpoint.weights.packing import unpacked_half_bytes
+from requant.checkpoint.weights.packing import unpacked_bytes, unpacking_kernels
 from requant.checkpoint.weights.weight_format import (
-    Array,
     Codes,
     ReadOnlyFormat,
     Region,
@@ -51,6 +52,8 @@ from requant.checkpoint.weights.weight_format import (
     matrix_shape,
 )
 from requant.errors import CheckpointError
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.jit.jit import Kernel
 
 QDATA, SCALE, ZERO_POINT, TENSOR_SCALE = (
     f"_weight_{part}" for part in ("qdata", "scale", "zero_point", "per_tensor_scale")
@@ -92,8 +95,8 @@ class TorchAoWeight(ReadOnlyFormat):
         """Return the values of the 256 bytes that `unpacked_codes` may hold, as f32."""
 
     @abstractmethod
-    def scale_values(self, stored: Array, dtype: str, rows: StoredRows) -> Array:
-        """Return scales as f32, in which codes are multiplied with them for a weight of `dtype`."""
+    def scale_values(self, stored: Array, rows: StoredRows) -> Array:
+        """Return stored scales of rows as f32."""
 
     @abstractmethod
     def places(self) -> tuple[Array, int]:
@@ -103,9 +106,9 @@ class TorchAoWeight(ReadOnlyFormat):
         """Return codes, one in a byte, [rows, in]."""
         return np.ascontiguousarray(stored.parts[QDATA]).view(np.uint8)
 
-    def precision(self, dtype: str) -> str:
-        """Return the dtype to which a product is rounded before it is rounded to `dtype`."""
-        return "F32"
+    def tensor_scale(self, stored: StoredRows) -> float | None:
+        """Return the scale of the whole weight, of those in two levels."""
+        return None
 
     def beside_scales(self) -> tuple[StoredTensor, ...]:
         """Return the tensors beside codes and scales."""
@@ -139,31 +142,34 @@ class TorchAoWeight(ReadOnlyFormat):
     def _grids(self) -> tuple[str, ...]:
         return (SCALE, *(each.suffix for each in self.beside_scales() if each.suffix == ZERO_POINT))
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
-        block, scales, zero_points = self._parameters(stored, dtype)
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
+        block, scales, zero_points = self._parameters(stored)
         codes, columns = self.unpacked_codes(stored), stored.shape[1]
-        precision = self.precision(dtype)
-        return scaled(codes, self.code_values(), columns, block, scales, zero_points, precision=precision, dtype=dtype)
+        outer = self.tensor_scale(stored)
+        return ScaledCodes(codes, self.code_values(), columns, block, scales, zero_points, "F32", outer)
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (scaled_values, *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
         places, highest = self.places()
-        _, scales, _ = self._parameters(stored, "F32")
+        _, scales, _ = self._parameters(stored)
         codes = places[self.unpacked_codes(stored)[:, : stored.shape[1]]]
         return Codes(codes, -highest, highest, scales, uniform=self.of_integers)
 
-    def _parameters(self, stored: StoredRows, dtype: str) -> tuple[Block, Array, Array | None]:
+    def _parameters(self, stored: StoredRows) -> tuple[Block, Array, Array | None]:
         """Return the blocks of single rows, and of each the scale and the zero point."""
         block = Block(1, stored.shape[1] // self.grid[1])
         if self.swizzled:
             scales = _unswizzled(stored.parts[SCALE])[: stored.count, : self.grid[1]]
-            return block, self.scale_values(np.ascontiguousarray(scales), dtype, stored), None
+            return block, self.scale_values(np.ascontiguousarray(scales), stored), None
         height = stored.shape[0] // self.grid[0]
         rows = np.arange(stored.begin, stored.end) // height - stored.begin // height
         scales = stored.parts[SCALE].reshape(-1, self.grid[1])[rows]
         zero_points = None
         if ZERO_POINT in self._grids():
             zero_points = stored.parts[ZERO_POINT].reshape(-1, self.grid[1])[rows].astype(np.float32)
-        return block, self.scale_values(scales, dtype, stored), zero_points
+        return block, self.scale_values(scales, stored), zero_points
 
 
 def _unswizzled(stored: Array) -> Array:
@@ -218,7 +224,7 @@ class Float8TensorWeight(TorchAoWeight):
     def places(self) -> tuple[Array, int]:
         return self._table.places, self._table.highest
 
-    def scale_values(self, stored: Array, dtype: str, rows: StoredRows) -> Array:
+    def scale_values(self, stored: Array, rows: StoredRows) -> Array:
         return stored
 
 
@@ -268,7 +274,7 @@ class Int8TensorWeight(TorchAoWeight):
     def codes(self, stored: StoredRows) -> Codes:
         return replace(super().codes(stored), lowest=-(1 << (self.bits - 1)))
 
-    def scale_values(self, stored: Array, dtype: str, rows: StoredRows) -> Array:
+    def scale_values(self, stored: Array, rows: StoredRows) -> Array:
         return replace(rows, parts={SCALE: stored}).floats(SCALE)
 
 
@@ -299,7 +305,11 @@ class _TiledWeight(TorchAoWeight):
     def unpacked_codes(self, stored: StoredRows) -> Array:
         if self.columns_per_byte() == 1:
             return super().unpacked_codes(stored)
-        return unpacked_half_bytes(stored.parts[QDATA])
+        return unpacked_bytes(stored.parts[QDATA], 4)
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        of_codes = unpacking_kernels(8 // self.columns_per_byte())
+        return (*super().dequantizing_kernels(dtypes), *of_codes)
 
 
 _MX_ELEMENTS = {
@@ -336,11 +346,13 @@ class MxTensorWeight(_TiledWeight):
         table = _MX_ELEMENTS[self.element][1]
         return table.places, table.highest
 
-    def precision(self, dtype: str) -> str:
-        return dtype
+    def scale_values(self, stored: Array, rows: StoredRows) -> Array:
+        return E8M0_VALUES[stored]
 
-    def scale_values(self, stored: Array, dtype: str, rows: StoredRows) -> Array:
-        return rounded(E8M0_VALUES[stored], dtype)
+    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+        """The scales are rounded to `dtype` too."""
+        codes = self.scaled_codes(stored)
+        return replace(codes, scales=rounded(codes.scales, dtype)).values(dtype).reshape(stored.count, -1)
 
 
 @dataclass(frozen=True)
@@ -369,10 +381,13 @@ class Nvfp4TensorWeight(_TiledWeight):
     def places(self) -> tuple[Array, int]:
         return E2M1.places, E2M1.highest
 
-    def scale_values(self, stored: Array, dtype: str, rows: StoredRows) -> Array:
+    def scale_values(self, stored: Array, rows: StoredRows) -> Array:
         values: Array = E4M3.values[stored]
-        if not self.has_tensor_scale:
+        if (outer := self.tensor_scale(rows)) is None:
             return values
         with np.errstate(all="ignore"):
-            scales: Array = values * rows.parts[TENSOR_SCALE].reshape(-1)[0]
+            scales: Array = values * np.float32(outer)
         return scales
+
+    def tensor_scale(self, stored: StoredRows) -> float | None:
+        return float(stored.parts[TENSOR_SCALE].reshape(-1)[0]) if self.has_tensor_scale else None

@@ -1,4 +1,4 @@
-"""Formats that are read and not written equal the exact oracle: all codes with all scales, whatever the pieces are."""
+"""What is read equals the exact oracle: all codes with all scales, whatever the pieces are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from requant.checkpoint.weights.auto_round import AutoRoundMx, AutoRoundNvfp4
-from requant.checkpoint.weights.block_scaled import Mxfp6Weight
+from requant.checkpoint.weights.block_scaled import MxWeight, Nvfp4Weight
 from requant.checkpoint.weights.compressed_tensors import IntegerWeight, IntQuantized, PackQuantized, groups_of
 from requant.checkpoint.weights.floats import bits_of
 from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
@@ -33,13 +33,27 @@ def restored(form: WeightFormat, found: Mapping[str, np.ndarray], dtype: str, sh
     return first
 
 
-def assert_values(form: WeightFormat, found: Mapping[str, np.ndarray], shape: tuple[int, int], value: Value) -> None:
-    """Compare all elements, as bits. `value`: by row, column and the dtype of the weight, before it is cast to that."""
+def assert_values(
+    form: WeightFormat,
+    found: Mapping[str, np.ndarray],
+    shape: tuple[int, int],
+    value: Value,
+    *,
+    are_products: bool = True,
+) -> None:
+    """Compare all elements, as bits. `value`: by row, column and the dtype of the weight, before it is cast to that.
+
+    `are_products`: in F32 the values are the numbers that are stored, rounded once.
+    """
     for dtype in DTYPES:
         to = oracle.BY_NAME[dtype]
         exact = [[oracle.cast(value(row, column, to), to) for column in range(shape[1])] for row in range(shape[0])]
         expected = bits_of(np.array(exact, np.float32), dtype)
         np.testing.assert_array_equal(restored(form, found, dtype, shape), expected, dtype)
+    if are_products:
+        with np.errstate(over="ignore"):
+            numbers = form.numbers(StoredRows.whole(found, form.stored("BF16", shape), shape)).astype(np.float32)
+        np.testing.assert_array_equal(bits_of(numbers, "F32").view(np.uint32), expected.view(np.uint32))
 
 
 def packed_bits(codes: np.ndarray, bits: int) -> np.ndarray:
@@ -60,15 +74,11 @@ def test_mxfp6() -> None:
         scale = oracle.cast(oracle.e8m0(row, nan=False), oracle.BF16)
         return oracle.product(code, scale, oracle.BF16)
 
-    assert_values(Mxfp6Weight(), found, (256, 64), value)
-    places = Mxfp6Weight().codes(StoredRows(found, {}, (256, 64), 0, 256))
+    form = MxWeight(6, rounds=True)
+    assert_values(form, found, (256, 64), value)
+    places = form.codes(StoredRows(found, {}, (256, 64), 0, 256))
     assert (places.lowest, places.highest) == (-31, 31)
     np.testing.assert_array_equal(places.codes[0], [*range(32), *(-each for each in range(32))])
-
-
-def test_mxfp6_is_not_written() -> None:
-    with pytest.raises(CheckpointError, match="only read"):
-        Mxfp6Weight().quantize(np.zeros((1, 32), np.uint16), "BF16", (1, 32), 0)
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -97,17 +107,23 @@ def test_nvfp4_of_auto_round(whole: float) -> None:
         "weight_scale": scales,
         "weight_global_scale": np.array([[whole]], np.float32),
     }
-    stored = float(np.float32(whole))
-    reciprocal = 0.0 if stored == 0 or math.isinf(stored) else math.nan
-    if stored and math.isfinite(stored):
-        exact = 1 / Fraction(stored)
-        reciprocal = math.inf if exact >= 2**128 else math.copysign(oracle.F32.round(exact), stored)
+    single = float(np.float32(whole))
+    reciprocal = 0.0 if single == 0 or math.isinf(single) else math.nan
+    if single and math.isfinite(single):
+        exact = 1 / Fraction(single)
+        reciprocal = math.inf if exact >= 2**128 else math.copysign(oracle.F32.round(exact), single)
 
     def value(row: int, column: int, to: Format) -> float:
         code = oracle.product(oracle.small_float("f4E2M1FN", column), reciprocal, oracle.F32)
         return oracle.product(code, oracle.small_float("f8E4M3FN", row), oracle.F32)
 
-    assert_values(AutoRoundNvfp4(), found, (256, 16), value)
+    assert_values(AutoRoundNvfp4(), found, (256, 16), value, are_products=False)
+    stored = StoredRows(found, {}, (256, 16), 0, 256)
+    numbers = AutoRoundNvfp4().numbers(stored)
+    if whole:
+        np.testing.assert_array_equal(numbers, Nvfp4Weight().numbers(stored))
+    else:
+        assert not numbers[np.arange(256) % 128 != 127].any()
 
 
 @pytest.mark.parametrize("symmetric", [True, False])

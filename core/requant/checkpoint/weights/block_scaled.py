@@ -300,14 +300,13 @@ class Nvfp4Weight(WeightFormat):
 
 def _codes_in_units(source: ScaledCodes, columns: int, scales: Array, block: Block, bits: int) -> Array:
     """Return the nearest codes of numbers at scales, as they are stored. -0 stays -0."""
-    units = in_units(source, columns, scales, block)
-    ones = np.ones(scales.shape, np.float32)
+    units, ones = in_units(source, columns, scales, block), np.ones(scales.shape, np.float32)
     if bits == 8:
         return e4m3_codes(units, "F32", block, ones, rounds=False)
-    if bits == 6:
-        return packed_bytes(e2m3_codes(units, "F32", block, ones, rounds=True), bits)
-    codes = packed_e2m1_codes(units, "F32", block, ones, rounds=False)
     minus = (units == 0) & np.signbit(units)
+    if bits == 6:
+        return packed_bytes(e2m3_codes(units, "F32", block, ones, rounds=False) | minus * np.uint8(0x20), bits)
+    codes = packed_e2m1_codes(units, "F32", block, ones, rounds=False)
     return codes | (minus[:, ::2] << 3 | minus[:, 1::2] << 7).astype(np.uint8) if minus.any() else codes
 
 

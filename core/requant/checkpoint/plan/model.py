@@ -64,7 +64,7 @@ class Request:
     @property
     def members(self) -> dict[str, Any]:
         """The request as members of JSON, without what is as in requests of earlier versions."""
-        return {name: value for name, value in asdict(self).items() if value != _LATER.get(name)}
+        return {name: value for name, value in asdict(self).items() if name not in _LATER or value != _LATER[name]}
 
 
 _LATER = {"repack": Repack.NO, "certify": False}

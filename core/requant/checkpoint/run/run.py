@@ -251,7 +251,7 @@ def source_digests(plan: Plan, source: Store, files: Mapping[str, FinishedFile])
     """Return the SHA-256 of each file of the source, by name. `files`: the outputs; those that are copied have it."""
     carried = {file.name: files[file.name].sha256 for file in plan.carried if file.name in files}
     texts = [file for name in (CONFIG, INDEX) if (file := source.find(name)) is not None]
-    hashed = [file for file in (*plan.sources, *texts) if file.name not in carried]
+    hashed = [file for file in (*plan.sources, *plan.carried, *texts) if file.name not in carried]
     digests = in_threads(source.sha256, hashed, None)
     return carried | {file.name: digest for file, digest in zip(hashed, digests, strict=True)}
 

@@ -108,8 +108,9 @@ class Steps(SourceReader):
     def _measure_piece(self, weight: Weight, begin: int, end: int, into: _Measurement) -> None:
         if self._repacks and isinstance(weight, QuantizedWeight):
             stored = weight.rows(begin, end)
-            if stored.count:
-                numbers = weight.format.numbers(stored)
+            numbers = weight.format.numbers(stored)
+            numbers = numbers[np.isfinite(numbers)]
+            if numbers.size:
                 into.add(Extremes(float(numbers.min()), float(numbers.max())))
             self.counter.add(read=weight.bytes_of(stored))
             return

@@ -43,7 +43,7 @@ class Verdict:
     outcome: Outcome
     numbers: int = 0
     differing: int = 0
-    largest_error: float | None = None
+    largest_error: float | None = 0.0
 
     @property
     def members(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Verdict:
 
 def verdict_of(members: Mapping[str, Any]) -> Verdict:
     """Return the verdict that has these `members`. Raises KeyError, TypeError or ValueError for anything else."""
-    outcome, error = Outcome(members["verdict"]), members.get("largest_error")
+    outcome, error = Outcome(members["verdict"]), members.get("largest_error", 0.0)
     return Verdict(
         outcome,
         int(members.get("numbers", 0)),
@@ -89,7 +89,7 @@ class Verdicts:
         unlike = compare_numbers(expected, held)
         name, equal = weight_name(step), Outcome.EXACT if isinstance(step, QuantizeStep) else Outcome.WIDENED
         with self._lock:
-            known = self._verdicts.get(name, Verdict(equal, largest_error=0.0))
+            known = self._verdicts.get(name, Verdict(equal))
             outcome, differing, largest = known.outcome, known.differing, known.largest_error
             if unlike is not None:
                 outcome, differing = Outcome.ROUNDED, differing + unlike.count

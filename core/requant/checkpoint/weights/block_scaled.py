@@ -260,7 +260,9 @@ class Nvfp4Weight(WeightFormat):
     def repacked(
         self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
     ) -> Mapping[str, Array]:
-        """The global scale stays what it is, or becomes the power of two that makes the largest scale 256."""
+        """The global scale stays what it is, or becomes the power of two that makes the largest scale 256, if there is
+        such in f32, else 2^127.
+        """
         if source.outer is None and extremes is None:
             raise ValueError("NVFP4 needs the extremes of the weights that share a global scale")
         with np.errstate(all="ignore"):
@@ -269,12 +271,13 @@ class Nvfp4Weight(WeightFormat):
             else:
                 assert extremes is not None
                 peak = np.array([max(extremes.magnitude / E2M1.largest, 2.0**-126)])
-                whole = np.float32(2.0 ** (127 + 8 - int(powers_of_two(peak)[0])))
+                whole = np.float32(2.0 ** min(127 + 8 - int(powers_of_two(peak)[0]), 127))
             ideal = BlockedNumbers.of(source, shape[1], _NVFP4).scales_of_floats(E2M1.largest) * np.float64(whole)
         # Scales that are the quotients of two floats were rounded.
         scales = np.searchsorted(E4M3.values[: E4M3.highest + 1], ideal * (1 - _ROUNDED)).clip(0, E4M3.highest)
         scales = scales.astype(np.uint8)
         scales[scales == 0] = _SMALLEST_SCALE
+        scales[~np.isfinite(ideal)] = E4M3.highest + 1
         return {
             "weight_packed": _codes_in_units(source, shape[1], E4M3.values[scales] / whole, _NVFP4, 4),
             "weight_scale": scales,

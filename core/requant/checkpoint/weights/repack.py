@@ -83,19 +83,26 @@ class BlockedNumbers:
 
 
 def in_units(source: ScaledCodes, columns: int, scales: Array, block: Block) -> Array:
-    """Return the numbers of rows divided by the scales, f32, of the blocks in which they lie: the values of codes."""
+    """Return the numbers of rows divided by the scales, f32, of the blocks in which they lie: the values of codes.
+
+    At an infinite scale an infinity is 1 or -1, and NaN is 0.
+    """
     numbers = source.numbers().reshape(-1, columns)
     with np.errstate(all="ignore"):
         units = numbers / of_elements(scales, block, *numbers.shape)
-    finite: Array = np.where(np.isfinite(units), units, 0.0).astype(np.float32)
+    infinite = np.where(np.isinf(numbers), np.copysign(1.0, numbers), 0.0)
+    finite: Array = np.where(np.isfinite(units), units, infinite).astype(np.float32)
     return finite
 
 
 def powers_of_two(scales: Array) -> Array:
-    """Return the bytes (E8M0) of the powers of two that are not below scales, as far as there are such."""
+    """Return the bytes (E8M0) of the powers of two that are not below scales, as far as there are such; 255 where they
+    are not finite.
+    """
     with np.errstate(invalid="ignore"):
         significands, exponents = np.frexp(scales)
     powers: Array = np.clip(exponents - (significands == 0.5) + 127, 0, 254).astype(np.uint8)
+    powers[~np.isfinite(scales)] = 255
     return powers
 
 

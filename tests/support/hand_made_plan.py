@@ -126,6 +126,7 @@ def read_safetensors(path: Path) -> dict[str, bytes]:
     return {
         name: data[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]]
         for name, entry in entries.items()
+        if name != "__metadata__"
     }
 
 

@@ -22,10 +22,12 @@ from requant.checkpoint.weights.compressed_tensors import CHANNEL, FloatQuantize
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.floats import Array
 from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.mxfp4 import DEEPSEEK as DEEPSEEK_LAYOUT
+from requant.checkpoint.weights.mxfp4 import Mxfp4
 from requant.checkpoint.weights.nf4 import STATE, read_state
 from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 from requant.errors import CheckpointError, ParameterError, UnknownNameError
-from tests.support.planned_checkpoint import HeadersOnly, Tensors, checkpoint, header_of, planned
+from tests.support.planned_checkpoint import HeadersOnly, Tensors, checkpoint, header_of, planned, tensors_of
 
 SCHEMES = [
     "FINE_GRAINED_FP8",
@@ -145,6 +147,7 @@ def gptq(rows: int = 96, columns: int = 128, groups: int = 1, bits: int = 4, sca
 
 G_IDX: Tensors = [("a.g_idx", "I32", (128,))]
 FP8: Tensors = [("a.weight", "F8_E4M3", (576, 300)), ("a.weight_scale_inv", "F32", (5, 3))]
+FP4: Tensors = [("a.weight", "I8", (576, 160)), ("a.scale", "F8_E8M0", (576, 10))]
 AUTO_ROUND = {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True, "desc_act": False}
 MX_AUTO_ROUND = {
@@ -162,6 +165,19 @@ DEEPSEEK = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic"
         ({**DEEPSEEK, "scale_fmt": "ue8m0"}, FP8, FineGrainedFp8(ragged=True)),
         (DEEPSEEK, [FP8[0], ("a.weight_scale_inv", "F8_E8M0", (5, 3))], FineGrainedFp8("F8_E8M0", ragged=True)),
         (DEEPSEEK, [FP8[0], ("a.weight_scale_inv", "U8", (5, 3))], FineGrainedFp8("U8", ragged=True)),
+        (DEEPSEEK, [FP8[0], ("a.scale", "F8_E8M0", (5, 3))], FineGrainedFp8("F8_E8M0", ragged=True, scale="scale")),
+        (DEEPSEEK, [FP8[0], ("a.scale", "F32", (5, 3))], FineGrainedFp8(ragged=True, scale="scale")),
+        (
+            {**DEEPSEEK, "weight_block_size": [32, 32], "expert_dtype": "fp4"},
+            [FP8[0], ("a.scale", "F8_E8M0", (18, 10))],
+            FineGrainedFp8("F8_E8M0", 32, 32, ragged=True, scale="scale"),
+        ),
+        ({**DEEPSEEK, "expert_dtype": "fp4"}, FP4, Mxfp4(DEEPSEEK_LAYOUT, "F8_E8M0")),
+        (
+            {**DEEPSEEK, "expert_dtype": "fp4"},
+            [FP4[0], ("a.weight_scale_inv", "U8", (576, 10))],
+            Mxfp4(DEEPSEEK_LAYOUT._replace(scales="weight_scale_inv"), "U8"),
+        ),
         (GPTQ, [*gptq(), *G_IDX], Gptq(4, True, has_g_idx=True, ragged=True)),
         ({**GPTQ, "checkpoint_format": "gptq_v2"}, gptq(), Gptq(4, True, version=2, ragged=True)),
         ({**GPTQ, "bits": 8, "group_size": -1, "sym": False}, gptq(bits=8), Gptq(8, False, None, ragged=True)),
@@ -234,6 +250,58 @@ def test_checkpoints_of_others(members: dict[str, Any], stored: Tensors, expecte
     (step,) = steps(plan, DequantizeStep).values()
     assert step.source.format == expected
     assert set(step.source.stored) == {name.removeprefix("a.") for name, _, _ in stored}
+
+
+def test_deepseek_says_beside_the_quantization_how_experts_are_stored() -> None:
+    """And it is no more said of what they become."""
+    config = {"quantization_config": DEEPSEEK, "expert_dtype": "fp4", "model_type": "deepseek_v4"}
+    store = checkpoint({"1.safetensors": [FP4[0]], "2.safetensors": [FP4[1]]}, config)
+    for scheme in (None, "NVFP4A16"):
+        plan = planned(store, scheme)
+        (step,) = steps(plan, DequantizeStep if scheme is None else QuantizeStep).values()
+        assert step.source.format == Mxfp4(DEEPSEEK_LAYOUT, "F8_E8M0")
+        assert step.source.shape == (576, 320)
+        assert [each.file for each in step.source.stored.values()] == ["1.safetensors", "2.safetensors"]
+        assert json.loads(plan.config).keys() - {"quantization_config"} == {"model_type"}
+
+
+def test_deepseek_v3_as_it_is_published() -> None:
+    """Blocks are cut off, a scale is in another file, which becomes empty, and some modules were not converted."""
+    members = DEEPSEEK | {"modules_to_not_convert": ["b", "lm_head"]}
+    files: dict[str, Tensors] = {
+        "1.safetensors": [FP8[0], ("b.weight", "BF16", (200, 300)), ("a.e_score_correction_bias", "F32", (8,))],
+        "2.safetensors": [FP8[1]],
+        "3.safetensors": [("lm_head.weight", "BF16", (8, 300))],
+    }
+    plan = planned(checkpoint(files, {"quantization_config": members}), None)
+    assert tensors_of(plan) == {
+        "1.safetensors": {
+            "a.weight": ("BF16", (576, 300)),
+            "b.weight": ("BF16", (200, 300)),
+            "a.e_score_correction_bias": ("F32", (8,)),
+        },
+        "3.safetensors": {"lm_head.weight": ("BF16", (8, 300))},
+    }
+    (step,) = steps(plan, DequantizeStep).values()
+    assert {suffix: each.file for suffix, each in step.source.stored.items()} == {
+        "weight": "1.safetensors",
+        "weight_scale_inv": "2.safetensors",
+    }
+
+
+def test_a_scale_of_another_module_is_no_mark() -> None:
+    """transformers calls parameters of hyper-connections so, and other methods have no such weights."""
+    plain: Tensors = [("hc.fn", "F32", (4, 8)), ("hc.scale", "F32", (3,)), ("a.norm.weight", "BF16", (8,))]
+    store = checkpoint({"model.safetensors": [*FP8, *plain]}, {"quantization_config": DEEPSEEK})
+    plan = planned(store, None)
+    assert set(steps(plan, DequantizeStep)) == {"a"}
+    assert {entry.name for task in plan.tasks for entry in task.header.tensors} == {
+        "a.weight",
+        *(name for name, _, _ in plain),
+    }
+    other: Tensors = [*gptq(), ("b.weight", "BF16", (8,)), ("b.scale", "BF16", (8,))]
+    store = checkpoint({"model.safetensors": other}, {"quantization_config": GPTQ})
+    assert set(steps(planned(store, None), DequantizeStep)) == {"a"}
 
 
 @pytest.mark.parametrize(
@@ -366,6 +434,35 @@ def test_states_that_are_not_read(state: bytes, message: str) -> None:
 )
 def test_configs_that_are_not_read(members: dict[str, Any], message: str) -> None:
     store = checkpoint({"model.safetensors": gptq()}, {"quantization_config": members})
+    with pytest.raises(CheckpointError, match=message):
+        planned(store, None)
+
+
+@pytest.mark.parametrize(
+    ("stored", "members", "message"),
+    [
+        ([FP8[0]], {}, "a.weight: is F8_E4M3, but its module has no known scale"),
+        ([FP4[0]], {"expert_dtype": "fp4"}, "a.weight: is I8, the codes of a quantized weight, but its module has no"),
+        (FP4, {}, 'weight is I8, but config.json does not say "expert_dtype": "fp4"'),
+        (FP4, {"expert_dtype": "fp8"}, 'weight is I8, but config.json does not say "expert_dtype": "fp4"'),
+        (FP4, {"expert_dtype": "fp6"}, "expert_dtype is 'fp6'; expected fp8 or fp4"),
+        (FP4, {"expert_dtype": 4}, "expert_dtype is 4; expected a string"),
+        ([FP4[0], ("a.scale", "F32", (576, 10))], {"expert_dtype": "fp4"}, "scale of E2M1 codes is F32"),
+        (
+            [FP4[0], ("a.scale", "F8_E8M0", (576, 5))],
+            {"expert_dtype": "fp4"},
+            r"scale is F8_E8M0 \[576, 5\]; expected F8_E8M0 \[576, 10\]",
+        ),
+        ([("a.weight", "I8", (4, 8)), ("a.scale", "U8", (4, 1))], {"expert_dtype": "fp4"}, "in groups of 32"),
+        ([*FP8, ("a.scale", "F32", (5, 3))], {}, "has both weight_scale_inv and scale"),
+        ([FP8[0], ("a.scale", "BF16", (5, 3))], {}, "cannot be of dtype BF16"),
+        ([FP8[0], ("a.scale", "F8_E8M0", (18, 10))], {}, r"scale is F8_E8M0 \[18, 10\]; expected F8_E8M0 \[5, 3\]"),
+        ([("a.weight", "BF16", (8, 8)), ("a.scale", "F32", (1, 1))], {}, "weight is BF16 .*; expected F8_E4M3"),
+    ],
+)
+def test_what_deepseek_does_not_store(stored: Tensors, members: dict[str, Any], message: str) -> None:
+    config = {"quantization_config": DEEPSEEK | members}
+    store = checkpoint({"model.safetensors": [*stored, ("b.weight", "BF16", (8,))]}, config)
     with pytest.raises(CheckpointError, match=message):
         planned(store, None)
 

@@ -93,7 +93,7 @@ def dequantized_tensors(
     left_out = quantized = 0
     for module, parameters in checked(modules.items(), _MODULES_BETWEEN_CHECKS):
         stored: Collection[str] = ()
-        if not _MARKS.isdisjoint(parameters):
+        if _is_quantized(module, parameters, formats):
             try:
                 weight = _quantized_source(module, parameters, formats, dtype, source.weight_shapes)
                 if of_scales:
@@ -163,7 +163,7 @@ def _tasks(by_output: Mapping[str, list[CopyStep | DequantizeStep]], refusals: R
     for output, steps in sorted(by_output.items()):
         try:
             header = layout(
-                ((step.output, step.source.dtype, step.source.shape) for step in steps),
+                ((step.output, step.source.dtype, step.source.tensor_shape) for step in steps),
                 {"format": "pt"},
             )
         except CheckpointError as error:
@@ -206,6 +206,13 @@ def _dtype_of_scales(weight: QuantizedSource) -> str | None:
     return next((dtype for dtype in dtypes if dtype in _FLOATS), None)
 
 
+def _is_quantized(module: str, parameters: Mapping[str, SourceRange], formats: StoredFormats) -> bool:
+    if not _MARKS.isdisjoint(parameters):
+        return True
+    weight_format = formats.of(module) if module else None
+    return weight_format is not None and any(marks <= parameters.keys() for marks in weight_format.marks)
+
+
 def _matching(part: SourceRange | None, expected: StoredTensor) -> SourceRange:
     """Return the place of a tensor, with the shape that it is expected to have; extents of 1 may be left out."""
     if part is None:
@@ -220,4 +227,4 @@ def _matching(part: SourceRange | None, expected: StoredTensor) -> SourceRange:
             "by config.json",
             file=part.file,
         )
-    return SourceRange(part.file, part.tensor, part.dtype, expected.shape, part.begin, part.end)
+    return SourceRange(part.file, part.tensor, part.dtype, expected.matrix or expected.shape, part.begin, part.end)

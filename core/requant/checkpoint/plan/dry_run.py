@@ -10,6 +10,7 @@ from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, P
 from requant.checkpoint.plan.refusals import without_numbers
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.selection import Selection
+from requant.checkpoint.weights.transposed import TransposedFloats
 from requant.errors import excerpt
 
 _MAX_NAMES = 20
@@ -56,14 +57,17 @@ def summary_of(plan: Plan) -> Summary:
         after = {entry.name: entry.end - entry.begin for entry in task.header.tensors}
         for step in task.steps:
             before, size = step.source.byte_count, sum(after[name] for name in outputs_of(step))
-            if isinstance(step, CopyStep):
+            if isinstance(step, CopyStep) or (
+                isinstance(step, DequantizeStep) and isinstance(step.source.format, TransposedFloats)
+            ):
                 reason = _PLAIN if selection is None else selection.skip_reason(step.output) or _NOT_DIVISIBLE
                 kept.setdefault(reason, Amount()).add(step.output, before, size)
             elif isinstance(step, DequantizeStep) and plan.request.direction is Direction.QUANTIZE:
                 kept.setdefault(f"{_DEQUANTIZED} {step.source.dtype}", Amount()).add(step.output, before, size)
             else:
                 source = step.source
-                converted.setdefault((source.dtype, source.shape), Amount()).add(f"{step.module}.weight", before, size)
+                name = f"{step.module}.weight" if isinstance(step, QuantizeStep) else step.output
+                converted.setdefault((source.dtype, source.tensor_shape), Amount()).add(name, before, size)
     return Summary(
         converted,
         kept,

@@ -32,6 +32,7 @@ from requant.checkpoint.plan.stored_formats import stored_formats
 from requant.checkpoint.plan.warnings import left_out_warnings, quantization_warnings, tensor_parallel_warnings
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
 from requant.checkpoint.quantization_config import torchao
+from requant.checkpoint.quantization_config.methods import OF_OPENAI
 from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.selection import Selection, with_default_entries
@@ -116,7 +117,7 @@ def plan_conversion(store: Store, request: Request, reserve: Reserve = unlimited
 
 def plan_of(source: Source, request: Request, reserve: Reserve = unlimited) -> Plan:
     """Return the plan for a source that was read before."""
-    if quantization_of(source.config) is None and torchao.is_quantized(_metadata(source)):
+    if quantization_of(source) is None and torchao.is_quantized(_metadata(source)):
         raise CheckpointError(
             "the metadata of the files say that torchao quantized the weights, and config.json does not: "
             'correct it with {"quantization_config": {"quant_method": "torchao"}}',
@@ -134,6 +135,12 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
         )
     scheme = scheme_named(request.scheme)
     weight_format = scheme.format(request.profile)
+    if quantization_of(source) is OF_OPENAI:
+        raise CheckpointError(
+            "these are OpenAI's own files of gpt-oss, and no loader of quantized models knows their names: use "
+            "those that transformers loads, with model.layers.0.mlp.experts.gate_up_proj_blocks, in the directory that "
+            "original/ is in"
+        )
     profile = entry_named(CHECKPOINT_PROFILES, request.profile, "checkpoint profile")
     content = _content(source, request)
     names = [each.name for each in content.tensors]
@@ -183,7 +190,7 @@ class _Content:
 
 def _content(source: Source, request: Request) -> _Content:
     """Return what a checkpoint holds; what is quantized, as it is dequantized. Raises CheckpointError."""
-    quantization = quantization_of(source.config)
+    quantization = quantization_of(source)
     if quantization is None:
         if request.repack is not Repack.NO:
             raise CheckpointError(
@@ -245,7 +252,7 @@ _OTHERWISE = "restore the weights with the program that wrote them, or start fro
 
 
 def _dequantization(source: Source, request: Request) -> Plan:
-    if quantization_of(source.config) is None:
+    if quantization_of(source) is None:
         raise CheckpointError(
             "config.json has no quantization_config, so the weights are not quantized: use them as they are"
         )

@@ -2,7 +2,7 @@
 
 - fp8, fine-grained fp8 as DeepSeek, Qwen and transformers write it: transformers 5.23.0, `FineGrainedFP8Config`
   (`utils/quantization_config.py`); vLLM 0.33.0, `Fp8Config` (`model_executor/layers/quantization/fp8.py`); the
-  config.json of DeepSeek-V3 and of Qwen3's FP8 checkpoints, which state `fmt` too.
+  config.json of DeepSeek-V3 and of Qwen3's FP8 checkpoints, which state `fmt` too. DeepSeek-V4 states `expert_dtype`.
 - auto-round, the GPTQ layout: auto-round 0.15.1, `_build_quantization_config` (`compressors/model_free.py`) and the
   formats that its loaders take (`inference/backend.py`): auto_round:auto_gptq has zero points of version 1, auto_round
   of version 2. Asymmetric codes are written in version 2, which transformers loads; auto-round itself writes them in
@@ -10,6 +10,7 @@
   7 (`quantization/config.py`), `checkpoint_format`, and `dynamic`, of whose expressions the first that matches counts.
 - awq, its GEMM layout: autoawq 0.2.9, `AwqConfig.to_transformers_dict` (`models/_config.py`); transformers 5.23.0,
   `AwqConfig`; vLLM 0.33.0, `AWQConfig` (`model_executor/layers/quantization/awq.py`).
+- mxfp4, the experts of gpt-oss: transformers 5.23.0, `Mxfp4Config`, which says nothing of how they are stored.
 - bitsandbytes with NF4: transformers 5.23.0, `BitsAndBytesConfig.to_dict` (`utils/quantization_config.py`).
 """
 
@@ -34,6 +35,7 @@ from requant.checkpoint.scheme import (
 from requant.checkpoint.weights.awq import Awq
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.mxfp4 import Mxfp4Experts
 from requant.checkpoint.weights.nf4 import Nf4
 from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError, excerpt
@@ -85,7 +87,10 @@ def _fp8_to_config(weight_format: FineGrainedFp8, left: Sequence[str]) -> Member
 def _fp8_from_config(members: Mapping[str, Any]) -> FineGrainedFp8:
     """Return the format. What the scales are is seen from their dtype."""
     height, width = block_size(members, "weight_block_size")
-    return FineGrainedFp8("F32", height, width, ragged=True)
+    experts = member(members, "expert_dtype", str) or "fp8"
+    if experts not in ("fp8", "fp4"):
+        raise CheckpointError(f"expert_dtype is '{excerpt(experts)}'; expected fp8 or fp4", file="config.json")
+    return FineGrainedFp8("F32", height, width, ragged=True, with_fp4=experts == "fp4")
 
 
 _PACKING_OF_VERSION = {1: "auto_round:auto_gptq", 2: "auto_round"}
@@ -255,6 +260,14 @@ def _nf4_from_config(members: Mapping[str, Any]) -> Nf4:
     return Nf4()
 
 
+OF_OPENAI: Mapping[str, Any] = {"quant_method": "mxfp4", "layout": "openai"}
+"""What is not said of OpenAI's own files of gpt-oss, whose config.json has no quantization_config."""
+
+
+def _mxfp4_from_config(members: Mapping[str, Any]) -> Mxfp4Experts:
+    return Mxfp4Experts(transposed=members.get("layout") != OF_OPENAI["layout"])
+
+
 PRESETS: Mapping[str, Preset] = {
     "FINE_GRAINED_FP8": _fp8("F32"),
     "FINE_GRAINED_FP8_UE8M0": _fp8("F8_E8M0"),
@@ -268,6 +281,7 @@ METHODS: Mapping[str, Callable[[Mapping[str, Any]], WeightFormat]] = {
     "fp8": _fp8_from_config,
     "awq": _awq_from_config,
     "bitsandbytes": _nf4_from_config,
+    "mxfp4": _mxfp4_from_config,
     "gptq": _gptq_from_config,
     "auto-round": _auto_round_from_config,
 }

@@ -4,7 +4,7 @@
 | --- | --- |
 | scales in BF16, F16, F32 | NaN, infinite, negative (not with GPTQ's symmetric codes), 0 of a code that is not 0 |
 | scales in E4M3 (NVFP4) | NaN, negative, 0 of a code that is not 0 |
-| scales in E8M0 (MX formats, UE8M0) | 255, the NaN; 0 is 2^-127 |
+| scales in E8M0 (MX formats, UE8M0) | 255: the NaN, or infinite, or 2^128, by the loader; 0 is 2^-127 |
 | `weight_global_scale` | NaN, infinite, negative, 0 |
 | FP8 codes | NaN, and of E5M2 infinite |
 | integers of fewer than 8 bits in bytes, and their zero points | beyond the bits |
@@ -47,6 +47,7 @@ from requant.checkpoint.weights.compressed_tensors import FloatQuantized, IntQua
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.floats import EPSILON, Array, values
 from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.mxfp4 import GPT_OSS, Mxfp4, Mxfp4Experts
 from requant.checkpoint.weights.nf4 import Nf4, is_written_state
 from requant.checkpoint.weights.packing import packed, padded
 from requant.errors import CheckpointError
@@ -101,13 +102,18 @@ def _check_weight(files: Files, source: QuantizedSource) -> _Findings:
     scales = next((suffix for suffix in _SCALES if suffix in source.stored), None)
     codes = next(iter(source.stored.values()))
     zero_scales = None
+    # A fault is named by its place in the tensor, not in the matrix that it is read as.
+    shapes = {}
+    if isinstance(source.format, Mxfp4Experts):
+        shapes = {each.suffix: each.shape for each in source.format.stored(source.dtype, source.shape)}
     for suffix, checks in _checks(source).items():
         for check in checks:
             for each in _violations(files, source.stored[suffix], check):
                 if each.what == _ZERO and suffix == scales:
                     zero_scales = each
                 else:
-                    findings.faults.append(_fault(source.stored[suffix], each))
+                    stored = source.stored[suffix]
+                    findings.faults.append(_fault(replace(stored, shape=shapes.get(suffix, stored.shape)), each))
     try:
         if zero_scales is not None and scales is not None:
             lost = _codes_without_scale(weight, scales)
@@ -157,7 +163,7 @@ def _violations(files: Files, source: SourceRange, check: Check) -> list[_Violat
     return list(violations.values())
 
 
-_SCALES = ("weight_scale", "weight_scale_inv", "scales", nf4.ABSMAX, torchao.SCALE)
+_SCALES = ("weight_scale", "weight_scale_inv", "scale", "scales", nf4.ABSMAX, torchao.SCALE)
 
 
 def _checks(source: QuantizedSource) -> dict[str, tuple[Check, ...]]:
@@ -187,8 +193,12 @@ def _checks(source: QuantizedSource) -> dict[str, tuple[Check, ...]]:
         case MxWeight():
             return {"weight_scale": (_e8m0_scales,), **({"weight": (_e4m3_codes,)} if form.bits == 8 else {})}
         case FineGrainedFp8():
-            dtype = stored["weight_scale_inv"].dtype
-            return {"weight": (_e4m3_codes,), "weight_scale_inv": (_scales("F32") if dtype == "F32" else _e8m0_scales,)}
+            dtype = stored[form.scale].dtype
+            return {"weight": (_e4m3_codes,), form.scale: (_scales("F32") if dtype == "F32" else _e8m0_scales,)}
+        case Mxfp4():
+            return {form.layout.scales: (_e8m0_scales,)}
+        case Mxfp4Experts():
+            return {GPT_OSS.scales: (_finite_e8m0_scales,)}
         case Gptq():
             return _gptq_checks(form, stored, out)
         case Awq():
@@ -291,6 +301,11 @@ def _e4m3_scales(piece: Array, begin: int) -> Wrong:
 def _e8m0_scales(piece: Array, begin: int) -> Wrong:
     if int(piece.max()) == _E8M0_NAN:
         yield "NaN", piece == _E8M0_NAN
+
+
+def _finite_e8m0_scales(piece: Array, begin: int) -> Wrong:
+    if int(piece.max()) == _E8M0_NAN:
+        yield "255, which is 2^128 to the loaders of gpt-oss and NaN to all others", piece == _E8M0_NAN
 
 
 def _e4m3_codes(piece: Array, begin: int) -> Wrong:

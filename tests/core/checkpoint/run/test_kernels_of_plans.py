@@ -18,6 +18,8 @@ from requant.checkpoint.weights.blocks import extremes_kernel, whole_extremes
 from requant.checkpoint.weights.compressed_tensors import IntQuantized, PackQuantized, groups_of
 from requant.checkpoint.weights.floats import bits_of, float_kernels
 from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.mxfp4 import DEEPSEEK, GPT_OSS, Mxfp4, Mxfp4Experts
+from requant.checkpoint.weights.transposed import TransposedFloats
 from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 from requant.kernels.jit.jit import Kernel
 from tests.support.stored_weights import matrix
@@ -71,6 +73,11 @@ READ = [
     Gptq(3, symmetric=False),
     Gptq(4, symmetric=True, scale_dtype="BF16", has_g_idx=True),
     Awq(scale_dtype="BF16"),
+    Mxfp4(DEEPSEEK, "F8_E8M0"),
+    Mxfp4(GPT_OSS, "U8", 1, 2),
+    Mxfp4Experts(True, 1, *SHAPE),
+    Mxfp4Experts(False, 2, 64, 128),
+    *(TransposedFloats(dtype) for dtype in ("BF16", "F16", "F32")),
     quark.QuarkWeight("fp8_e5m2", quark.PER_CHANNEL, scale_dtype="F16"),
     quark.QuarkWeight("fp4", quark.PER_GROUP, (1, 16), quark.TWO_LEVELS, scale_dtype="F8_E4M3"),
     quark.QuarkWeight("fp6_e3m2", quark.PER_GROUP, (1, 32), quark.POWERS_OF_TWO, scale_dtype="U8"),
@@ -85,12 +92,12 @@ READ = [
 
 
 @pytest.mark.parametrize("dtype", ["BF16", "F16", "F32"])
-@pytest.mark.parametrize("form", READ, ids=repr)
+@pytest.mark.parametrize("form", READ, ids=lambda each: str(each)[:60])
 def test_formats_that_are_read_state_what_they_call(
     form: WeightFormat, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tensors = form.stored(dtype, SHAPE)
-    stored = {each.suffix: np.zeros(matrix(each.shape), DTYPES[each.dtype].array) for each in tensors}
+    stored = {each.suffix: np.zeros(each.matrix or matrix(each.shape), DTYPES[each.dtype].array) for each in tensors}
     if "weight_g_idx" in stored:
         stored["weight_g_idx"][:] = np.arange(SHAPE[1]) % 4
     with called(monkeypatch) as dequantizing:

@@ -75,8 +75,11 @@ GPT_OSS: dict[str, Any] = {
 _OPENAI_NAMES = {"model.layers.": "block.", "experts.gate_up_proj": "mlp1_weight", "experts.down_proj": "mlp2_weight"}
 
 
-def gpt_oss(folder: Path, *, quantized: bool = True, openai: bool = False) -> Path:
-    """Write a model with experts in MXFP4, or in BF16 as transformers saves it. `openai`: with OpenAI's own names."""
+def gpt_oss(folder: Path, *, quantized: bool = True, openai: bool = False, plain: tuple[int, ...] = ()) -> Path:
+    """Write a model with experts in MXFP4, or in BF16 as transformers saves it. `openai`: with OpenAI's own names.
+
+    `plain`: layers whose experts are in BF16 all the same.
+    """
     random = np.random.default_rng(30)
     hidden, inner, experts = 96, 160, 3
     tensors: Tensors = {"model.embed_tokens.weight": ("BF16", bf16(random, 16, hidden))}
@@ -88,7 +91,7 @@ def gpt_oss(folder: Path, *, quantized: bool = True, openai: bool = False) -> Pa
         for name, rows, columns in (("gate_up_proj", 2 * inner, hidden), ("down_proj", hidden, inner)):
             stacked = f"{block}.mlp.experts.{name}"
             tensors[f"{stacked}_bias"] = ("BF16", bf16(random, experts, rows))
-            if quantized:
+            if quantized and layer not in plain:
                 codes = random.integers(0, 256, (experts, rows, columns // 32, 16), np.uint8)
                 tensors[f"{stacked}_blocks"] = ("U8", codes)
                 tensors[f"{stacked}_scales"] = ("U8", random.integers(118, 124, codes.shape[:3], np.uint8))

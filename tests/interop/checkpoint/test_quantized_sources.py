@@ -17,9 +17,13 @@ from transformers.core_model_loading import WeightRenaming
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-from tests.interop.checkpoint.conversion import dequantize, quantize
+from tests.interop.checkpoint.conversion import CPU, dequantize, quantize
 from tests.interop.checkpoint.quantized_models import deepseek_v4, e4m3_codes, gpt_oss
 from tests.interop.checkpoint.source_model import SourceModel
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.rows import FP4_OF_DEEPSEEK, MXFP4_OF_GPT_OSS, ONLY_READ
+from tests.interop.conformance.subject import checkpoint
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
 
@@ -53,6 +57,11 @@ def loaded_with_linear_experts(folder: Path) -> tuple[torch.Tensor, dict[str, to
 
 def tensors(folder: Path) -> dict[str, torch.Tensor]:
     return {name: tensor for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}
+
+
+def record_values(name: str, elements: int) -> None:
+    """Record what was dequantized as by transformers."""
+    record(systems.TRANSFORMERS, [checkpoint(name, "dequantize", ONLY_READ.get(name, "transformers"))], elements)
 
 
 def same(first: torch.Tensor, second: torch.Tensor) -> bool:
@@ -95,6 +104,8 @@ def test_deepseek_bit_by_bit(dtype: str, tmp_path: Path) -> None:
         scale = stored.get(name.replace("weight", "scale"), stored.get(f"{name}_scale_inv"))
         assert scale is not None
         assert same(tensor, dequantizer._dequantize_one(stored[name], scale, DTYPES[dtype])), name
+        fp8 = "FINE_GRAINED_FP8" if scale.dtype == torch.float32 else "FINE_GRAINED_FP8_UE8M0"
+        record_values(FP4_OF_DEEPSEEK if name.startswith("fp4") else fp8, tensor.numel())
 
 
 @pytest.mark.parametrize("experts", ["fp4", "fp8"])
@@ -109,6 +120,8 @@ def test_deepseek_v4(experts: str, tmp_path: Path) -> None:
     for name, tensor in weights.items():
         # transformers keeps norms of a quantized model in F32.
         assert same(tensor, plain_weights[name].to(tensor.dtype)), name
+    of_experts = sum(tensor.numel() for name, tensor in weights.items() if ".mlp.experts." in name)
+    record_values(FP4_OF_DEEPSEEK if experts == "fp4" else "FINE_GRAINED_FP8", of_experts)
 
 
 def test_deepseek_v4_to_fp8_blocks(tmp_path: Path) -> None:
@@ -144,6 +157,8 @@ def test_deepseek_v4_is_loaded_as_it_is_rounded(scheme: str, tmp_path: Path) -> 
             for theirs, ours in (("gate_proj", "w1"), ("down_proj", "w2"), ("up_proj", "w3")):
                 name = name.replace(f".{ours}.", f".{theirs}.")
             assert same(weights[f"model.{name.replace('.ffn.', '.mlp.')}"], tensor), name
+    elements = sum(tensor.numel() for tensor in plain.values())
+    record(systems.COMPRESSED_TENSORS, [checkpoint(scheme, "dequantize", CPU)], elements)
 
 
 def test_deepseek_v4_to_blocks_of_compressed_tensors(tmp_path: Path) -> None:
@@ -175,7 +190,9 @@ def test_gpt_oss_bit_by_bit(dtype: str, tmp_path: Path) -> None:
     config = {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}}
     source = SourceModel(config, (stored,)).save(tmp_path / "source")
     ours = tensors(dequantize(source, tmp_path / "plain", dtype))
-    assert same(ours["a.experts.gate_up_proj"], convert_moe_packed_tensors(*stored.values(), dtype=DTYPES[dtype]))
+    expected = convert_moe_packed_tensors(*stored.values(), dtype=DTYPES[dtype])
+    assert same(ours["a.experts.gate_up_proj"], expected)
+    record_values(MXFP4_OF_GPT_OSS, expected.numel())
 
 
 def test_gpt_oss(tmp_path: Path) -> None:
@@ -186,6 +203,8 @@ def test_gpt_oss(tmp_path: Path) -> None:
     assert same(logits, plain_logits)
     assert weights.keys() == plain_weights.keys()
     assert all(same(tensor, plain_weights[name]) for name, tensor in weights.items())
+    of_experts = (tensor.numel() for name, tensor in weights.items() if name.endswith(("gate_up_proj", "down_proj")))
+    record_values(MXFP4_OF_GPT_OSS, sum(of_experts))
 
 
 @pytest.mark.parametrize("scheme", ["W8A8", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "MXFP4A16"])
@@ -198,6 +217,9 @@ def test_gpt_oss_is_quantized_as_in_memory(scheme: str, dtype: str, tmp_path: Pa
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
         assert same(found[name], tensor), name
+    # Bytes, as of whole directories.
+    compared = sum(tensor.nbytes for tensor in expected.values())
+    record(systems.LLM_COMPRESSOR, [checkpoint(scheme, "quantize", CPU)], compared)
 
 
 @pytest.mark.parametrize("scheme", ["NVFP4A16", "MXFP4A16"])

@@ -201,16 +201,16 @@ def _quantized_source(
     return QuantizedSource(module, stored, weight_format, dtype, shape)
 
 
-def _dtype_of_scales(weight: QuantizedSource) -> str | None:
-    dtypes = (part.dtype for suffix, part in weight.stored.items() if "scale" in suffix)
-    return next((dtype for dtype in dtypes if dtype in _FLOATS), None)
-
-
 def _is_quantized(module: str, parameters: Mapping[str, SourceRange], formats: StoredFormats) -> bool:
     if not _MARKS.isdisjoint(parameters):
         return True
     weight_format = formats.of(module) if module else None
     return weight_format is not None and any(marks <= parameters.keys() for marks in weight_format.marks)
+
+
+def _dtype_of_scales(weight: QuantizedSource) -> str | None:
+    dtypes = (part.dtype for suffix, part in weight.stored.items() if "scale" in suffix)
+    return next((dtype for dtype in dtypes if dtype in _FLOATS), None)
 
 
 def _matching(part: SourceRange | None, expected: StoredTensor) -> SourceRange:

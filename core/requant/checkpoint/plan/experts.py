@@ -105,9 +105,18 @@ class Experts:
 
     @classmethod
     def of(
-        cls, config: Mapping[str, object], tensors: Iterable[SourceTensor], selection: Selection, reserve: Reserve
+        cls,
+        config: Mapping[str, object],
+        tensors: Iterable[SourceTensor],
+        selection: Selection,
+        reserve: Reserve,
+        *,
+        only_quantized: bool = False,
     ) -> Experts:
-        """Return those of a checkpoint. `reserve`: as in `read_source`, for the names that `selection` keeps."""
+        """Return those of a checkpoint. `reserve`: as in `read_source`, for the names that `selection` keeps.
+
+        `only_quantized`: of those that are so in the source some are quantized, of others none.
+        """
         all_apart = cls(hidden_size(config), _model_type(config) == _GPT_OSS)
         if not all_apart.of_gpt_oss:
             return all_apart
@@ -119,7 +128,8 @@ class Experts:
             found.add(prefix)
             reserve(min(all_apart.count(tensor), MAX_EXPERTS) * len(_PARTS) * (_BYTES_PER_NAME + 4 * len(tensor.name)))
             try:
-                names = (name for name, _ in checked(all_apart.parts(tensor)))
+                parts = checked(all_apart.parts(tensor))
+                names = (name for name, part in parts if not (only_quantized and part.is_plain))
                 if prefix not in quantized and any(selection.skip_reason(name) is None for name in names):
                     quantized.add(prefix)
             except CheckpointError:

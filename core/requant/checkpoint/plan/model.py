@@ -10,6 +10,7 @@ from typing import Any
 from requant.checkpoint.safetensors.header import Header, TensorEntry
 from requant.checkpoint.safetensors.writer import head_bytes
 from requant.checkpoint.storage.store import StoredFile
+from requant.checkpoint.weights.transposed import TransposedFloats
 from requant.checkpoint.weights.weight_format import WeightFormat
 
 
@@ -88,6 +89,11 @@ class SourceRange:
         return cls(file, entry.name, entry.dtype, entry.shape, entry.begin, entry.end)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is not quantized."""
+        return True
+
+    @property
     def tensor_shape(self) -> tuple[int, ...]:
         """The shape of the tensor that it becomes without quantization."""
         return self.shape
@@ -115,6 +121,11 @@ class QuantizedSource:
     def tensor(self) -> str:
         """The name of the weight, had it not been quantized."""
         return self.format.tensor_name(self.module)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is not quantized, but lies otherwise in the source."""
+        return isinstance(self.format, TransposedFloats)
 
     @property
     def tensor_shape(self) -> tuple[int, ...]:

@@ -194,7 +194,8 @@ def _content(source: Source, request: Request) -> _Content:
     if quantization is None:
         if request.repack is not Repack.NO:
             raise CheckpointError(
-                "config.json has no quantization_config, so there are no codes and scales to move: quantize it instead"
+                "config.json has no quantization_config, so there are no codes and scales to move: use "
+                "`requant checkpoint quantize` instead"
             )
         if request.dtype is not None:
             raise ParameterError(

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from requant.checkpoint.plan.dequantization import SourceTensor, plain_step
 from requant.checkpoint.plan.experts import MAX_EXPERTS, Experts
-from requant.checkpoint.plan.model import QuantizeStep, Repack, Request, SourceRange, Step, Task, WeightSource
+from requant.checkpoint.plan.model import QuantizeStep, Repack, Request, Step, Task, WeightSource
 from requant.checkpoint.plan.refusals import BELOW, OF_OUTPUT, Refusals, ignore_patterns_for
 from requant.checkpoint.plan.source import BYTES_PER_TENSOR, Reserve, unlimited
 from requant.checkpoint.safetensors.writer import layout
@@ -136,10 +136,9 @@ def quantization_tasks(
     """
     refusals = Refusals()
     selection = Selection(request.targets, request.ignore)
-    tensors = tuple(tensors)
-    experts = Experts.of(config, tensors, selection, reserve)
+    tensors, only_quantized = tuple(tensors), request.repack is not Repack.NO
+    experts = Experts.of(config, tensors, selection, reserve, only_quantized=only_quantized)
     placed = _placed(tensors, experts, fused, refusals, reserve)
-    only_quantized = request.repack is not Repack.NO
     chosen = _chosen(placed, selection, weight_format, refusals, only_quantized=only_quantized)
     refusals.raise_any()
     if chosen and not any(chosen.values()):
@@ -227,7 +226,7 @@ def _chosen(
     known: dict[tuple[str, tuple[int, ...]], tuple[StoredTensor, ...] | CheckpointError] = {}
     modules: list[str] = []
     for name, each in checked(placed.items(), _TENSORS_BETWEEN_CHECKS):
-        if selection.skip_reason(name) is not None or (only_quantized and isinstance(each.source, SourceRange)):
+        if selection.skip_reason(name) is not None or (only_quantized and each.source.is_plain):
             continue
         dtype, shape = each.source.dtype, each.source.shape
         if (dtype, shape) not in known:

@@ -5,7 +5,8 @@ of its scales T. Which T to choose is known before any code is looked at:
 
     small floats   T = m * 2^t, m the significand of S, t the least with max|n| <= largest code * T in the block.
                    Doubling a code gives a code up to the largest, so a block that any T of this significand holds is
-                   held by the least.
+                   held by the least. Of a scale in two levels, of which the outer is a power of two, m is 1 where one T
+                   spans several S: the product of a code and a scale may be one code.
     integers       T = S, and zero points moved with the range of the codes: n = (k - z) * S.
 
 The codes are then the nearest ones, and whether they are exact is seen by comparing the products, in f64, which holds
@@ -15,6 +16,7 @@ them all: code 4 or 8 bits, scales 24.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import frexp
 
 import numpy as np
 
@@ -27,13 +29,14 @@ class BlockedNumbers:
     """The numbers of some rows of a weight by the blocks of another format, and the scales that they have now.
 
     `numbers`, `scales`, `zero_points`: f64 [blocks of rows, blocks of columns, elements]; blocks that the edge of the
-    weight cuts off are filled up with zeros. `lowest`: the value of the lowest code.
+    weight cuts off are filled up with zeros. `lowest`: the value of the lowest code. `outer`: of scales in two levels.
     """
 
     numbers: Array
     scales: Array
     zero_points: Array
     lowest: float
+    outer: float | None
 
     @classmethod
     def of(cls, source: ScaledCodes, columns: int, block: Block) -> BlockedNumbers:
@@ -45,7 +48,7 @@ class BlockedNumbers:
         numbers, scales, zero_points = (
             _blocked(each.reshape(-1, columns), block) for each in (source.numbers(), scales, zero_points)
         )
-        return cls(numbers, scales, zero_points, float(source.table.min()))
+        return cls(numbers, scales, zero_points, float(source.table.min()), source.outer)
 
     def scales_of_floats(self, largest: float) -> Array:
         """Return T of each block, f64 [blocks of rows, blocks of columns]; of a block of zeros the scale that it has.
@@ -56,6 +59,9 @@ class BlockedNumbers:
         at = magnitudes.argmax(axis=-1)[..., None]
         peaks = np.take_along_axis(magnitudes, at, axis=-1)[..., 0]
         scales = np.take_along_axis(np.abs(self.scales), at, axis=-1)[..., 0]
+        if self.outer is not None and frexp(self.outer)[0] == 0.5:
+            several = self.scales.min(axis=-1) != self.scales.max(axis=-1)
+            scales = np.where(several & np.isfinite(scales), self.outer, scales)
         with np.errstate(invalid="ignore"):
             significands, _ = np.frexp(scales)
             of_peak, exponents = np.frexp(peaks)

@@ -60,7 +60,7 @@ class TransposedFloats(ReadOnlyFormat):
         return values(self._bits(stored), self.dtype).astype(np.float64)
 
     def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
-        return float_kernels(dtypes) if set(dtypes) != {self.dtype} else ()
+        return float_kernels(dtypes)
 
     def codes(self, stored: StoredRows) -> Codes:
         raise CheckpointError(_NO_CODES)

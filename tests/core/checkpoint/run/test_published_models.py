@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,12 @@ from requant.checkpoint.plan.model import Direction, Request
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run import steps
 from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.run.verdicts import Outcome
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.verify.difference import diff
 from requant.checkpoint.verify.verification import verify
 from requant.checkpoint.weights.floats import bits_of
+from requant.checkpoints import repack_checkpoint
 from requant.errors import CheckpointError
 from tests.oracles import mxfp4, weight_layouts
 from tests.support.hand_made_plan import read_safetensors
@@ -223,6 +226,47 @@ def test_numbers_are_those_of_one_pass(tmp_path: Path) -> None:
     assert (difference.tensor, difference.elements) == (tensor, 3 * 160 * 96)
     assert (difference.differing, difference.first) == (2, first)
     assert difference.numbers == tuple(mxfp4.number(code & 15, scale) for code in (before ^ 0x11, before))
+
+
+@pytest.mark.parametrize("scheme", ["MXFP4A16", "NVFP4A16", "MXFP8A16", "FP8_BLOCK"])
+def test_codes_of_gpt_oss_are_moved(scheme: str, tmp_path: Path) -> None:
+    """Without rounding, to modules of one expert each; a layer of plain experts stays as it was."""
+    source = gpt_oss(tmp_path / "source", plain=(0,))
+    before = tensors(source)
+    verdicts = repack_checkpoint(source, tmp_path / "moved", scheme).verdicts
+    outcomes = {name: each.outcome for name, each in verdicts.items()}
+    exact = {name for name, outcome in outcomes.items() if outcome is Outcome.EXACT}
+    modules = [f"{expert}.{part}_proj" for expert in range(3) for part in ("gate", "up", "down")]
+    assert exact == {f"model.layers.1.mlp.experts.{module}.weight" for module in modules}
+    assert outcomes["model.layers.0.mlp.experts.gate_up_proj"] is Outcome.COPIED
+    assert verify(LocalStore(tmp_path / "moved"), LocalStore(source)).faults == ()
+    found = tensors(convert(tmp_path / "moved", tmp_path / "plain", None))
+    stacked = "model.layers.1.mlp.experts.gate_up_proj"
+    numbers = numbers_of(before[f"{stacked}_blocks"], before[f"{stacked}_scales"], STACKED["gate_up_proj"], "BF16")
+    for expert in range(3):
+        for part, first in (("gate", 0), ("up", 1)):
+            weight = found[f"model.layers.1.mlp.experts.{expert}.{part}_proj.weight"]
+            np.testing.assert_array_equal(np.frombuffer(weight, np.uint16).reshape(160, 96), numbers[expert, first::2])
+
+
+@pytest.mark.parametrize("scheme", ["MXFP8A16", "FP8_BLOCK", None])
+def test_codes_of_deepseek_are_moved(scheme: str | None, tmp_path: Path) -> None:
+    source = deepseek_v4(tmp_path / "source")
+    verdicts = repack_checkpoint(source, tmp_path / "moved", scheme, dtype=None if scheme else "BF16").verdicts
+    expected = Outcome.WIDENED if scheme is None else Outcome.EXACT
+    assert Counter(each.outcome for each in verdicts.values()) == {expected: 18, Outcome.COPIED: 7}
+    assert diff(LocalStore(source), LocalStore(tmp_path / "moved"), numbers=True).differences == ()
+    assert verify(LocalStore(tmp_path / "moved"), LocalStore(source)).faults == ()
+
+
+def test_codes_of_gpt_oss_become_floats(tmp_path: Path) -> None:
+    """Its largest are no f16 with a scale of 2^14."""
+    source = gpt_oss(tmp_path / "source")
+    verdicts = repack_checkpoint(source, tmp_path / "moved", None, dtype="F16").verdicts
+    assert verdicts["model.layers.1.mlp.experts.down_proj"].outcome is Outcome.WIDENED
+    with_byte(source, "model.layers.1.mlp.experts.down_proj_scales", 7, 127 + 14)
+    with pytest.raises(CheckpointError, match=r"layers.1.mlp.experts.down_proj of .* allow rounding"):
+        repack_checkpoint(source, tmp_path / "refused", None, dtype="F16")
 
 
 def with_byte(source: Path, tensor: str, at: int, byte: int) -> None:

@@ -33,6 +33,7 @@ from requant.command.main import main
 from requant.command.output import Output, ProgressForm, output_for, size_text, time_text
 from tests.support.hand_made_plan import Tensors, read_safetensors, write_safetensors
 from tests.support.model_directory import contents, make_model
+from tests.support.published_models import gpt_oss
 from tests.support.safetensors_files import tensor_places
 
 
@@ -319,6 +320,14 @@ def test_verify_finds_a_byte_that_is_wrong(model: Path, tmp_path: Path, capsys: 
     assert summary["equal"] == summary["compared"] - 1
     (difference,) = requant.diff_checkpoints(tmp_path / "good", out).differences
     assert line.startswith(f"{difference.tensor}: ")
+
+
+def test_numbers_of_gpt_oss_are_those_of_its_bf16(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = gpt_oss(tmp_path / "source")
+    assert checkpoint("dequantize", source, tmp_path / "plain") == DONE
+    capsys.readouterr()
+    assert checkpoint("diff", source, tmp_path / "plain", "--numbers") == DONE
+    assert capsys.readouterr().out.splitlines()[-1] == "0 differences; 17 tensors in both, 17 of them equal"
 
 
 def test_json_is_one_object_to_a_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,9 +108,9 @@ BYTES, ABOVE_LEAST = Bytes(), AboveLeast()
 Tensors = dict[str, tuple[str, Array]]
 
 
-def write_safetensors(path: Path, tensors: Tensors) -> Header:
+def write_safetensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> Header:
     """Write a file with these tensors (dtype, array)."""
-    header = layout([(name, dtype, array.shape) for name, (dtype, array) in tensors.items()])
+    header = layout([(name, dtype, array.shape) for name, (dtype, array) in tensors.items()], metadata)
     with path.open("wb") as file:
         file.write(head_bytes(header))
         for entry in header.tensors:

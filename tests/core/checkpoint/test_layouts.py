@@ -16,8 +16,9 @@ from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.safetensors.writer import head_bytes, layout
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.weights.auto_round import AutoRoundMx, AutoRoundNvfp4
 from requant.checkpoint.weights.awq import Awq
-from requant.checkpoint.weights.compressed_tensors import FloatQuantized, Grouping
+from requant.checkpoint.weights.compressed_tensors import CHANNEL, FloatQuantized, Grouping
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.floats import Array
 from requant.checkpoint.weights.gptq import Gptq
@@ -137,10 +138,9 @@ def test_groups_that_do_not_fit(scheme: str) -> None:
 
 
 def gptq(rows: int = 96, columns: int = 128, groups: int = 1, bits: int = 4, scales: str = "F16") -> Tensors:
-    lanes = 32 // bits
     return [
-        ("a.qweight", "I32", (columns // lanes, rows)),
-        ("a.qzeros", "I32", (groups, rows // lanes)),
+        ("a.qweight", "I32", (columns * bits // 32, rows)),
+        ("a.qzeros", "I32", (groups, rows * bits // 32)),
         ("a.scales", scales, (groups, rows)),
     ]
 
@@ -150,6 +150,9 @@ FP8: Tensors = [("a.weight", "F8_E4M3", (576, 300)), ("a.weight_scale_inv", "F32
 FP4: Tensors = [("a.weight", "I8", (576, 160)), ("a.scale", "F8_E8M0", (576, 10))]
 AUTO_ROUND = {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True, "desc_act": False}
+MX_AUTO_ROUND = {
+    **AUTO_ROUND, "packing_format": "auto_round:llm_compressor", "data_type": "mx_fp", "group_size": 32,
+}  # fmt: skip
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", "zero_point": True}
 DEEPSEEK = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
 
@@ -179,6 +182,33 @@ DEEPSEEK = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic"
         ({**GPTQ, "checkpoint_format": "gptq_v2"}, gptq(), Gptq(4, True, version=2, ragged=True)),
         ({**GPTQ, "bits": 8, "group_size": -1, "sym": False}, gptq(bits=8), Gptq(8, False, None, ragged=True)),
         ({**GPTQ, "group_size": 32}, gptq(groups=4, scales="BF16"), Gptq(4, True, 32, scale_dtype="BF16", ragged=True)),
+        (
+            MX_AUTO_ROUND,
+            [("a.weight_packed", "U8", (64, 64)), ("a.weight_scale", "U8", (64, 4))],
+            AutoRoundMx(4),
+        ),
+        (
+            MX_AUTO_ROUND | {"extra_config": {"a": {"bits": 8, "data_type": "mx_fp_rceil"}, "b": {"bits": 16}}},
+            [("a.weight", "F8_E4M3", (64, 128)), ("a.weight_scale", "U8", (64, 4))],
+            AutoRoundMx(8),
+        ),
+        (
+            MX_AUTO_ROUND | {"data_type": "nv_fp4_with_static_gs", "group_size": 16},
+            [
+                ("a.weight_packed", "U8", (64, 64)),
+                ("a.weight_scale", "F8_E4M3", (64, 8)),
+                ("a.weight_global_scale", "F32", ()),
+            ],
+            AutoRoundNvfp4(),
+        ),
+        (
+            {**AUTO_ROUND, "packing_format": "auto_round:fp8_static", "data_type": "fp", "bits": 8, "group_size": -1},
+            [("a.weight", "F8_E4M3", (64, 128)), ("a.weight_scale", "BF16", (64,))],
+            FloatQuantized(CHANNEL, True),
+        ),
+        ({**GPTQ, "bits": 3}, gptq(bits=3), Gptq(3, True, ragged=True)),
+        ({**GPTQ, "checkpoint_format": None, "format": "gptq_v2"}, gptq(), Gptq(4, True, version=2, ragged=True)),
+        ({**GPTQ, "dynamic": {"-:b": {}, "+:[ab]": {"bits": 8}, "a": {}}}, gptq(bits=8), Gptq(8, True, ragged=True)),
         ({**AUTO_ROUND, "packing_format": "auto_round:auto_gptq"}, gptq(), Gptq(4, True, ragged=True)),
         ({**AUTO_ROUND, "packing_format": "auto_round"}, gptq(), Gptq(4, True, version=2, ragged=True)),
         (
@@ -201,6 +231,11 @@ DEEPSEEK = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic"
             {**AUTO_ROUND, "packing_format": "auto_round:auto_awq"},
             [("a.qweight", "I32", (128, 4)), ("a.qzeros", "I32", (1, 4)), ("a.scales", "F16", (1, 32))],
             Awq(128),
+        ),
+        (
+            AWQ,
+            [("a.qweight", "I32", (128, 4)), ("a.qzeros", "I32", (1, 4)), ("a.scales", "BF16", (1, 32))],
+            Awq(128, "BF16"),
         ),
         (
             {**AWQ, "version": "GEMM", "modules_to_not_convert": None},
@@ -281,6 +316,14 @@ def test_expressions_of_auto_round_are_searched_for(key: str, bits: int) -> None
     assert step.source.format == Gptq(bits, True, version=2, ragged=True)
 
 
+def test_modules_that_gptqmodel_leaves() -> None:
+    """Their tensors, if they have any, are explained by nothing."""
+    members = {**GPTQ, "dynamic": {"-:.*a$": {}}}
+    store = checkpoint({"model.safetensors": gptq()}, {"quantization_config": members})
+    with pytest.raises(CheckpointError, match="nothing in quantization_config applies to it"):
+        planned(store, None)
+
+
 def test_a_name_of_a_module_is_no_expression() -> None:
     members = {**AUTO_ROUND, "packing_format": "auto_round", "extra_config": {"a": {"bits": 8}}}
     stored: Tensors = [*gptq(bits=8), *((f"ab{name[1:]}", dtype, shape) for name, dtype, shape in gptq())]
@@ -349,15 +392,30 @@ def test_states_that_are_not_read(state: bytes, message: str) -> None:
         ({**DEEPSEEK, "weight_block_size": [128, 0]}, "weight_block_size"),
         ({**DEEPSEEK, "weight_block_size": [4097, 128]}, "at most 4096"),
         ({**GPTQ, "bits": "4"}, "bits is 4; expected an integer"),
-        ({**GPTQ, "bits": 3}, "3 bits"),
+        ({**GPTQ, "bits": 5}, "5 bits"),
+        ({**GPTQ, "is_marlin_format": True}, "packed as 'marlin'"),
+        ({**GPTQ, "checkpoint_format": "gptq_p"}, "packed as 'gptq_p'"),
+        ({**GPTQ, "dynamic": []}, "dynamic is \\[\\]; expected an object"),
+        ({**GPTQ, "dynamic": {"a": 4}}, "dynamic.'?a'? is 4; expected an object"),
+        ({**GPTQ, "dynamic": {"+:a": {"bits": 7}}}, "7 bits"),
+        ({**GPTQ, "dynamic": {"+:(?=((.|[^!])+)+!)x": {}}}, "is not supported in a pattern"),
+        ({**AUTO_ROUND, "packing_format": "auto_round:auto_awq", "bits": 8}, "AWQ weights of 8 bits"),
         ({**GPTQ, "group_size": 0}, "group_size is 0"),
         ({**GPTQ, "checkpoint_format": "marlin"}, "packed as 'marlin'"),
         ({**AUTO_ROUND, "packing_format": "auto_round:fp8"}, "packed as 'auto_round:fp8'"),
+        ({**AUTO_ROUND, "packing_format": "auto_round", "rotation_config": {"hadamard_type": "x"}}, "are rotated"),
+        (MX_AUTO_ROUND | {"bits": 6}, "data_type 'mx_fp', 6 bits and a group_size of 32 is not supported"),
+        (MX_AUTO_ROUND | {"data_type": "int"}, "data_type 'int', 4 bits"),
+        (MX_AUTO_ROUND | {"data_type": ["mx_fp"]}, "data_type'? is .'mx_fp'.; expected a string"),
+        (MX_AUTO_ROUND | {"data_type": "nv_fp"}, "group_size of 32 is not supported"),
+        (MX_AUTO_ROUND | {"packing_format": "auto_round:fp8_static", "bits": 8}, "group_size of 32 is not supported"),
         ({**AUTO_ROUND, "packing_format": "auto_round", "extra_config": {"a": 4}}, "extra_config"),
-        ({**AWQ, "version": "gemv"}, "version 'gemv'"),
+        *(({**AWQ, "version": each}, f"version '{each}'") for each in ("gemv", "gemv_fast", "marlin", "llm-awq")),
+        ({**AWQ, "version": None, "checkpoint_format": "gemv"}, "version 'gemv'"),
         ({**AWQ, "bits": 8}, "8 bits"),
         ({**AWQ, "zero_point": False}, "zero_point False"),
         ({**AWQ, "group_size": None}, "group_size is None"),
+        ({**AWQ, "pack_method": "order"}, "pack_method 'order'"),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "in 8 bits"),
         (
             {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "fp4"},

@@ -209,6 +209,30 @@ def test_there_and_back(model: Path, tmp_path: Path) -> None:
     assert contents(tmp_path / "d") == contents(tmp_path / "e")
 
 
+def test_a_repack_says_what_became_of_each_tensor(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    assert main(["checkpoint", "quantize", str(model), first, "--scheme", "AWQ"]) == 0
+    capsys.readouterr()
+    assert main(["checkpoint", "repack", first, second, "--scheme", "FP8_BLOCK", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "Repack to FP8_BLOCK" in said
+    assert "numbers are rounded, by at most" in said
+    assert not (tmp_path / "second").exists()
+    assert main(["checkpoint", "repack", first, second, "--scheme", "FP8_BLOCK"]) == 1
+    assert "allow rounding (--allow-rounding)" in capsys.readouterr().err
+    exact = str(tmp_path / "exact")
+    assert main(["checkpoint", "repack", first, exact, "--scheme", "W4A16_ASYM"]) == 0
+    assert re.search(r"Verdicts: \d+ copied, \d+ exact$", capsys.readouterr().out, re.MULTILINE)
+    assert main(["checkpoint", "diff", "--numbers", first, exact]) == 0
+    capsys.readouterr()
+    assert main(["checkpoint", "attest", exact]) == 0
+    assert json.loads(capsys.readouterr().out)["predicateType"] == "urn:requant:checkpoint-conversion:v1"
+    with pytest.raises(SystemExit):
+        main(["checkpoint", "repack", first, second])
+
+
 def test_a_plan_is_printed_and_nothing_written(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert checkpoint("plan", model, "--scheme", "W4A16", "--ignore", "re:.*q_proj", "--json") == DONE
     document = json.loads(capsys.readouterr().out)

@@ -27,15 +27,21 @@ _MARKS = {
     "qweight",
     "scales",
     "weight.absmax",
+    "_weight_qdata",
 }
 """Parameters that a module has only if its weight is quantized."""
 
-_OF_WEIGHTS = _MARKS | {"weight_zero_point", "weight_g_idx", "weight_shape", "weight_scale_2", "qzeros", "g_idx"}
+_OF_WEIGHTS = _MARKS | {
+    "weight_zero_point", "weight_g_idx", "weight_shape", "weight_scale_2", "qzeros", "g_idx", "_weight_scale",
+    "_weight_zero_point", "_weight_per_tensor_scale", "_weight_scale_and_zero", "_weight_act_pre_scale",
+}  # fmt: skip
 """Parameters of which a plain checkpoint has none."""
 
 ACTIVATIONS = {
     "input_scale", "input_zero_point", "input_global_scale", "output_scale", "output_zero_point", "output_global_scale",
-    "k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "activation_scale",
+    "k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "q_zero_point", "k_global_scale", "v_global_scale",
+    "q_global_scale", "activation_scale", "_weight_act_quant_scale", "_weight_act_quant_zero_point",
+    "_weight_act_per_tensor_scale",
 }  # fmt: skip
 """Parameters for quantized activations, of which a plain checkpoint has none."""
 

@@ -31,6 +31,7 @@ from requant.checkpoint.plan.source import Reserve, Source, read_source, unlimit
 from requant.checkpoint.plan.stored_formats import stored_formats
 from requant.checkpoint.plan.warnings import left_out_warnings, quantization_warnings, tensor_parallel_warnings
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
+from requant.checkpoint.quantization_config import torchao
 from requant.checkpoint.quantization_config.methods import OF_OPENAI
 from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.schemes import scheme_named
@@ -116,6 +117,12 @@ def plan_conversion(store: Store, request: Request, reserve: Reserve = unlimited
 
 def plan_of(source: Source, request: Request, reserve: Reserve = unlimited) -> Plan:
     """Return the plan for a source that was read before."""
+    if quantization_of(source) is None and torchao.is_quantized(_metadata(source)):
+        raise CheckpointError(
+            "the metadata of the files say that torchao quantized the weights, and config.json does not: "
+            'correct it with {"quantization_config": {"quant_method": "torchao"}}',
+            file="config.json",
+        )
     if request.direction is Direction.QUANTIZE:
         return _quantization(source, request, reserve)
     return _dequantization(source, request)
@@ -201,8 +208,9 @@ def _content(source: Source, request: Request) -> _Content:
     if dtype not in DTYPES_OF_WEIGHTS:
         raise CheckpointError(f"dtype is '{excerpt(dtype)}': choose one of {', '.join(DTYPES_OF_WEIGHTS)}")
     modules = {parameter_of(entry.name)[0] for shard in source.shards.values() for entry in shard.header.tensors}
+    metadata = _metadata(source)
     try:
-        formats = stored_formats(quantization, modules)
+        formats = stored_formats(quantization, modules, metadata)
     except CheckpointError as error:
         raise CheckpointError(f"{error.detail}: {_OTHERWISE}", file=error.file, tensor=error.tensor) from None
     refusals = Refusals()
@@ -211,7 +219,14 @@ def _content(source: Source, request: Request) -> _Content:
     refusals.raise_any()
     warnings = (f"{dropped} scales of quantized activations are dropped",) if dropped else ()
     arithmetic = {"method": formats.name, "dtype": dtype, "quantization": _json(quantization).decode()}
+    if formats.name == torchao.METHOD:
+        arithmetic["metadata"] = _hash(metadata)
     return _Content(tuple(tensors), without_quantization(source.config, dtype), arithmetic, warnings)
+
+
+def _metadata(source: Source) -> list[dict[str, str] | None]:
+    """Return the metadata of each file."""
+    return [shard.header.metadata for shard in source.shards.values()]
 
 
 def _tied_head(config: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ from requant.checkpoint.weights.blocks import (
     whole_extremes,
 )
 from requant.checkpoint.weights.floats import EPSILON, Array, float_kernels, values
-from requant.checkpoint.weights.repack import Inexact
+from requant.checkpoint.weights.repack import REPACKING_KERNELS, Inexact, SourceNumbers
 from requant.checkpoint.weights.weight_format import PlainRows, Region, StoredRows, WeightFormat
 from requant.errors import CheckpointError
 from requant.kernels.checkpoint.values import exact_numbers
@@ -152,9 +152,9 @@ class Steps(SourceReader):
         extremes: Extremes | None,
     ) -> None:
         stored, shape = weight.rows(begin, end), weight.shape
-        codes = weight.format.scaled_codes(stored)
-        parts = step.format.repacked(codes, shape, begin, step.source.dtype, extremes)
-        self._compare(step, weight.format.numbers(stored), _held(step, parts, begin, end), begin)
+        source = SourceNumbers(weight.format.scaled_codes(stored), weight.format.numbers(stored))
+        parts = step.format.repacked(source, shape, begin, step.source.dtype, extremes)
+        self._compare(step, source.numbers, _held(step, parts, begin, end), begin)
         regions = step.format.regions(step.source.dtype, shape, begin, end)
         self._write_parts(places, [(region, parts[region.suffix]) for region in regions], writer)
         self.counter.add(read=weight.bytes_of(stored))
@@ -314,6 +314,8 @@ def kernels_of(plan: Plan) -> tuple[Kernel, ...]:
             dtypes = frozenset({source.dtype, *(each.dtype for each in source.stored.values())})
             if is_new(source.format, dtypes):
                 found |= dict.fromkeys(source.format.dequantizing_kernels(dtypes))
+    if plan.request.repack is not Repack.NO:
+        return (*found, *REPACKING_KERNELS)
     return (*found, exact_numbers) if plan.request.certify else tuple(found)
 
 

@@ -216,15 +216,24 @@ class _Tally:
 
 
 def _compare_codes(name: str, a: QuantizedWeight, b: QuantizedWeight) -> TensorDifference | None:
-    tally, scales = _Tally(), 0
+    tally, scales, of_others = _Tally(), 0, _Tally()
     columns = a.shape[1]
     for begin, end in row_ranges(a, b):
-        of_a, of_b = a.codes(begin, end), b.codes(begin, end)
+        rows_a, rows_b = a.rows(begin, end), b.rows(begin, end)
+        if all(np.array_equal(part, rows_b.parts[suffix]) for suffix, part in rows_a.parts.items()):
+            continue
+        of_a, of_b = a.format.codes(rows_a), b.format.codes(rows_b)
         distances = np.abs(of_a.codes.astype(np.int32) - of_b.codes)
         tally.add(distances != 0, distances, begin * columns)
         scales += int(np.count_nonzero(of_a.scales.view(np.uint32) != of_b.scales.view(np.uint32)))
+        if not tally.differing and not scales:
+            x, y = (each.format.dequantize(rows, "F32").view(np.float32) for each, rows in ((a, rows_a), (b, rows_b)))
+            with np.errstate(invalid="ignore", over="ignore"):
+                unlike = (x != y) & ~(np.isnan(x) & np.isnan(y))
+                of_others.add(unlike, np.abs(x.astype(np.float64) - y), begin * columns)
     if not tally.differing and not scales:
-        return None
+        detail, elements = "zero points, or the signs or groups of scales, differ", a.shape[0] * columns
+        return _difference(name, detail, elements, of_others, Unit.VALUE) if of_others.differing else None
     detail = "codes differ" if tally.differing else "scales differ"
     return _difference(name, detail, a.shape[0] * columns, tally, Unit.STEPS, scales)
 

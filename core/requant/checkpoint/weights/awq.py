@@ -17,14 +17,14 @@ Source: autoawq 0.2.9, `AwqQuantizer.pseudo_quantize_tensor` (`quantize/quantize
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, extremes_kernel, extremes_of_groups
 from requant.checkpoint.weights.floats import UNSIGNED, Array, bits_of, check_weight, float_kernels, rounded
 from requant.checkpoint.weights.packing import transposed_words
-from requant.checkpoint.weights.repack import BlockedNumbers, in_units
+from requant.checkpoint.weights.repack import SourceNumbers
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -51,10 +51,11 @@ _SMALLEST_RANGE = np.float32(np.float16(1e-5))
 class Awq(WeightFormat):
     """`qweight` I32 [in, out / 8], `qzeros` I32 [in / g, out / 8], `scales` F16 [in / g, out].
 
-    `group`: None for whole rows.
+    `group`: None for whole rows. `scale_dtype`: F16; GPTQModel also has BF16, to which R then rounds.
     """
 
     group: int | None = 128
+    scale_dtype: str = "F16"
     rows_together = _LANES
 
     def _group(self, shape: tuple[int, int]) -> int:
@@ -74,14 +75,17 @@ class Awq(WeightFormat):
         return (
             StoredTensor("qweight", "I32", (columns, out // _LANES)),
             StoredTensor("qzeros", "I32", (columns // group, out // _LANES)),
-            StoredTensor("scales", "F16", (columns // group, out)),
+            StoredTensor("scales", self.scale_dtype, (columns // group, out)),
         )
 
     def resolve_from_stored(
         self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
     ) -> tuple[WeightFormat, tuple[int, int]]:
         words = tensors["qweight"].shape if "qweight" in tensors else ()
-        return self, matrix_shape((words[1] * _LANES, words[0]) if len(words) == 2 else ())
+        scales = tensors.get("scales")
+        of_scales = scales.dtype if scales is not None and scales.dtype in ("F16", "BF16") else self.scale_dtype
+        shape = matrix_shape((words[1] * _LANES, words[0]) if len(words) == 2 else ())
+        return replace(self, scale_dtype=of_scales), shape
 
     def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
         """Return columns: a row of the weight is in a column of each stored tensor."""
@@ -113,15 +117,14 @@ class Awq(WeightFormat):
         return self._coded(rows, scales, zeros, scales)
 
     def repacked(
-        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+        self, source: SourceNumbers, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
     ) -> Mapping[str, Array]:
         block = Block(1, self._group(shape))
-        blocked = BlockedNumbers.of(source, shape[1], block)
-        ideal, zeros = blocked.scales_of_integers(0.0, float(_LARGEST), zero_points=True)
-        scales = rounded(ideal.astype(np.float32), "F16")
+        ideal, zeros = source.scales_of_integers(block, 0.0, float(_LARGEST), zero_points=True)
+        scales = rounded(ideal.astype(np.float32), self.scale_dtype)
         assert zeros is not None
         return self._coded(
-            PlainRows(in_units(source, shape[1], scales, block), "F32", shape, begin),
+            PlainRows(source.in_units(scales, block), "F32", shape, begin),
             np.ones(scales.shape, np.float32),
             zeros.astype(np.float32),
             scales,
@@ -138,7 +141,7 @@ class Awq(WeightFormat):
         return {
             "qweight": _packed(codes),
             "qzeros": _packed(zeros.astype(np.uint8)),
-            "scales": np.ascontiguousarray(bits_of(scales, "F16").T),
+            "scales": np.ascontiguousarray(bits_of(scales, self.scale_dtype).T),
         }
 
     def scaled_codes(self, stored: StoredRows) -> ScaledCodes:

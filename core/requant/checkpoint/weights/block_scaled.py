@@ -58,7 +58,7 @@ from requant.checkpoint.weights.floats import (
     values,
 )
 from requant.checkpoint.weights.packing import packed_bytes, packing_kernels, unpacked_bytes, unpacking_kernels
-from requant.checkpoint.weights.repack import BlockedNumbers, in_units, powers_of_two
+from requant.checkpoint.weights.repack import SourceNumbers, powers_of_two
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -78,8 +78,8 @@ _BIAS = 127
 _MANTISSA_BITS = {"BF16": 7, "F16": 10, "F32": 23}
 _LARGEST_FIELD = {"BF16": 255, "F16": 31, "F32": 255}
 _NAN = 256
-# The library takes 255 for 2^128.
-_POWERS: Array = np.append(E8M0_VALUES[:-1], np.float32(np.inf))
+POWERS: Array = np.append(E8M0_VALUES[:-1], np.float32(np.inf))
+"""2^(byte - 127). The library takes 255 for 2^128."""
 _SMALLEST_NORMAL = {"BF16": np.float32(2.0**-126), "F16": np.float32(2.0**-14), "F32": np.float32(2.0**-126)}
 # 0.125 in the place of 0.
 _SMALLEST_SCALE = 0x20
@@ -152,16 +152,16 @@ class MxWeight(WeightFormat):
         return {self._code_tensor(rows.shape).suffix: codes, "weight_scale": stored_scales}
 
     def repacked(
-        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+        self, source: SourceNumbers, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
     ) -> Mapping[str, Array]:
-        powers = powers_of_two(BlockedNumbers.of(source, shape[1], _MX).scales_of_floats(self._element.largest))
+        powers = powers_of_two(source.scales_of_floats(_MX, self._element.largest))
         return {
-            self._code_tensor(shape).suffix: _codes_in_units(source, shape[1], E8M0_VALUES[powers], _MX, self.bits),
+            self._code_tensor(shape).suffix: _codes_in_units(source, E8M0_VALUES[powers], _MX, self.bits),
             "weight_scale": powers,
         }
 
     def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
-        codes, scales = self._unpacked(stored), _POWERS[stored.parts["weight_scale"]]
+        codes, scales = self._unpacked(stored), POWERS[stored.parts["weight_scale"]]
         return ScaledCodes(codes, self._element.values, stored.shape[1], _MX, scales, None, "BF16")
 
     def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
@@ -173,7 +173,7 @@ class MxWeight(WeightFormat):
 
     def codes(self, stored: StoredRows) -> Codes:
         places, highest = self._element.places[self._unpacked(stored)], self._element.highest
-        return Codes(places, -highest, highest, _POWERS[stored.parts["weight_scale"]], uniform=False)
+        return Codes(places, -highest, highest, POWERS[stored.parts["weight_scale"]], uniform=False)
 
     def _unpacked(self, stored: StoredRows) -> Array:
         if self.bits < 8:
@@ -199,7 +199,7 @@ def _scales_by_field(dtype: str, bits: int) -> _Scales:
     exponents = fields - infinite // 2 + _BIAS - _ELEMENTS[bits].exponent
     exponents = np.where(fields == 0, 0, np.where(fields >= infinite, 255, np.clip(exponents, 0, 255)))
     exponents[_NAN] = 0
-    scales = rounded(_POWERS[exponents], dtype)
+    scales = rounded(POWERS[exponents], dtype)
     lost = (scales == 0) | np.isinf(scales)
     return _Scales(np.where(scales == 0, np.float32(1), scales), np.where(lost, _BIAS, exponents).astype(np.uint8))
 
@@ -258,7 +258,7 @@ class Nvfp4Weight(WeightFormat):
         }
 
     def repacked(
-        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+        self, source: SourceNumbers, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
     ) -> Mapping[str, Array]:
         """The global scale stays what it is, or becomes the power of two that makes the largest scale 256, if there is
         such in f32, else 2^127.
@@ -272,14 +272,14 @@ class Nvfp4Weight(WeightFormat):
                 assert extremes is not None
                 peak = np.array([max(extremes.magnitude / E2M1.largest, 2.0**-126)])
                 whole = np.float32(2.0 ** min(127 + 8 - int(powers_of_two(peak)[0]), 127))
-            ideal = BlockedNumbers.of(source, shape[1], _NVFP4).scales_of_floats(E2M1.largest) * np.float64(whole)
+            ideal = source.scales_of_floats(_NVFP4, E2M1.largest) * np.float64(whole)
         # Scales that are the quotients of two floats were rounded.
         scales = np.searchsorted(E4M3.values[: E4M3.highest + 1], ideal * (1 - _ROUNDED)).clip(0, E4M3.highest)
         scales = scales.astype(np.uint8)
         scales[scales == 0] = _SMALLEST_SCALE
         scales[~np.isfinite(ideal)] = E4M3.highest + 1
         return {
-            "weight_packed": _codes_in_units(source, shape[1], E4M3.values[scales] / whole, _NVFP4, 4),
+            "weight_packed": _codes_in_units(source, E4M3.values[scales] / whole, _NVFP4, 4),
             "weight_scale": scales,
             "weight_global_scale": np.array([[whole]], "<f4"),
         }
@@ -301,9 +301,9 @@ class Nvfp4Weight(WeightFormat):
         return Codes(places, -E2M1.highest, E2M1.highest, _nvfp4_scales(stored), uniform=False)
 
 
-def _codes_in_units(source: ScaledCodes, columns: int, scales: Array, block: Block, bits: int) -> Array:
+def _codes_in_units(source: SourceNumbers, scales: Array, block: Block, bits: int) -> Array:
     """Return the nearest codes of numbers at scales, as they are stored. -0 stays -0."""
-    units, ones = in_units(source, columns, scales, block), np.ones(scales.shape, np.float32)
+    units, ones = source.in_units(scales, block), np.ones(scales.shape, np.float32)
     if bits == 8:
         return e4m3_codes(units, "F32", block, ones, rounds=False)
     minus = (units == 0) & np.signbit(units)

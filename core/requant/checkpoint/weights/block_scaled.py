@@ -273,9 +273,10 @@ class Nvfp4Weight(WeightFormat):
                 peak = np.array([max(extremes.magnitude / E2M1.largest, 2.0**-126)])
                 whole = np.float32(2.0 ** min(127 + 8 - int(powers_of_two(peak)[0]), 127))
             ideal = source.scales_of_floats(_NVFP4, E2M1.largest) * np.float64(whole)
-        # Scales that are the quotients of two floats were rounded.
-        scales = np.searchsorted(E4M3.values[: E4M3.highest + 1], ideal * (1 - _ROUNDED)).clip(0, E4M3.highest)
-        scales = scales.astype(np.uint8)
+            now = np.abs(source.of_first_elements(source.codes.scales, _NVFP4)) * np.float64(whole)
+        scales = _e4m3_not_below(ideal)
+        # Where there is no such scale, as there are fewer of the smallest, the one that it has is one perhaps.
+        scales = np.where(E4M3.values[scales] > ideal * (1 + _ROUNDED), _e4m3_not_below(now), scales)
         scales[scales == 0] = _SMALLEST_SCALE
         scales[~np.isfinite(ideal)] = E4M3.highest + 1
         return {
@@ -311,6 +312,12 @@ def _codes_in_units(source: SourceNumbers, scales: Array, block: Block, bits: in
         return packed_bytes(e2m3_codes(units, "F32", block, ones, rounds=False) | minus * np.uint8(0x20), bits)
     codes = packed_e2m1_codes(units, "F32", block, ones, rounds=False)
     return codes | (minus[:, ::2] << 3 | minus[:, 1::2] << 7).astype(np.uint8) if minus.any() else codes
+
+
+def _e4m3_not_below(scales: Array) -> Array:
+    """Return the codes of the least f8E4M3FN that are not below scales. Those are quotients of floats, and rounded."""
+    codes: Array = np.searchsorted(E4M3.values[: E4M3.highest + 1], scales * (1 - _ROUNDED)).clip(0, E4M3.highest)
+    return codes.astype(np.uint8)
 
 
 def _nvfp4_scales(stored: StoredRows) -> Array:

@@ -30,7 +30,10 @@ _MARKS = {
 }
 """Parameters that a module has only if its weight is quantized."""
 
-_OF_WEIGHTS = _MARKS | {"weight_zero_point", "weight_g_idx", "weight_shape", "weight_scale_2", "qzeros", "g_idx"}
+_OF_WEIGHTS = _MARKS | {
+    "weight_zero_point", "weight_g_idx", "weight_shape", "weight_scale_2", "qzeros", "g_idx", "pre_quant_scale",
+    "svdquant_lora_a", "svdquant_lora_b",
+}  # fmt: skip
 """Parameters of which a plain checkpoint has none."""
 
 ACTIVATIONS = {
@@ -39,6 +42,10 @@ ACTIVATIONS = {
 }  # fmt: skip
 """Parameters for quantized activations, of which a plain checkpoint has none."""
 
+_OF_EXPERTS = ("_weight_scale", "_weight_scale_2")
+"""How names of parameters end that ModelOpt gives to experts of rank 3: `gate_up_proj_weight_scale`."""
+
+_CODES = ("I8", "U8")
 _SMALL_FLOATS = {name for name, dtype in DTYPES.items() if name.startswith("F") and dtype.bits <= 8}
 _FLOATS = ("BF16", "F16", "F32")
 # Matching a name may take a millisecond.
@@ -100,16 +107,33 @@ def dequantized_tensors(
                     file=part.file,
                     tensor=part.tensor,
                 )
+            elif parameter.endswith(_OF_EXPERTS):
+                refusals.add(
+                    "is a scale of experts in one tensor of rank 3, which are not read in this format: export the "
+                    "model with a tensor for each expert",
+                    file=part.file,
+                    tensor=part.tensor,
+                )
             elif part.dtype in _SMALL_FLOATS:
                 refusals.add(
                     f"is {part.dtype}, but its module has no known scale to dequantize it with",
                     file=part.file,
                     tensor=part.tensor,
                 )
+            elif parameter == "weight" and part.dtype in _CODES:
+                refusals.add(
+                    f"is {part.dtype}, the codes of a quantized weight, but its module has no scale: the checkpoint is "
+                    "incomplete",
+                    file=part.file,
+                    tensor=part.tensor,
+                )
             else:
                 tensors.append(SourceTensor(part.tensor, part))
     if not quantized and not refusals.count:
-        refusals.add("config.json says that the weights are quantized, but no module has a scale")
+        refusals.add(
+            "config.json, or hf_quant_config.json beside it, says that the weights are quantized, but no module has a "
+            "scale"
+        )
     return sorted_in_pieces(tensors, _place), left_out
 
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from requant.checkpoint.name_patterns import check_linear
-from requant.checkpoint.quantization_config import compressed_tensors, methods
+from requant.checkpoint.name_patterns import ShellPatterns, check_linear
+from requant.checkpoint.quantization_config import compressed_tensors, methods, model_optimizer
 from requant.checkpoint.selection import ALL, Selection
 from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError, ParameterError, excerpt
@@ -23,11 +23,15 @@ class StoredFormats:
     name: str
     groups: Groups
     """By the modules for which they are stated; the last is for all others if it is for `Linear`."""
-    named: Mapping[str, WeightFormat]
+    named: Mapping[str, WeightFormat | None]
     """By the names of modules. They go before the groups."""
+    excluded: ShellPatterns | None = None
+    """What has none. They go before the names."""
 
     def of(self, module: str) -> WeightFormat | None:
         """Return how a module's weight is stored, None if config.json does not describe it."""
+        if self.excluded is not None and self.excluded.match(module):
+            return None
         if module in self.named:
             return self.named[module]
         for selection, weight_format in self.groups:
@@ -42,7 +46,7 @@ def stored_formats(quantization: Members, modules: Collection[str]) -> StoredFor
     `modules`: those of the checkpoint.
     """
     method = quantization.get("quant_method", compressed_tensors.METHOD if "config_groups" in quantization else None)
-    known = (compressed_tensors.METHOD, *methods.METHODS)
+    known = (compressed_tensors.METHOD, *methods.METHODS, *model_optimizer.METHODS)
     if not isinstance(method, str) or method not in known:
         raise CheckpointError(
             f"quant_method '{excerpt(str(method))}' is not supported; expected one of {', '.join(known)}"
@@ -50,6 +54,8 @@ def stored_formats(quantization: Members, modules: Collection[str]) -> StoredFor
     try:
         if method == compressed_tensors.METHOD:
             return StoredFormats(method, _compressed_tensors(quantization), {})
+        if method in model_optimizer.METHODS:
+            return _model_optimizer(quantization, modules)
         return StoredFormats(method, *_other_method(method, quantization, modules))
     except ParameterError as error:
         # A pattern: it was not given by the caller.
@@ -82,6 +88,19 @@ def _other_method(
         if text not in modules
     ]
     return [*searched, (_EVERY, every)], named
+
+
+def _model_optimizer(quantization: Members, modules: Collection[str]) -> StoredFormats:
+    stated = model_optimizer.formats_from_config(quantization)
+    named = {}
+    for module in modules if stated.layers else ():
+        above = module
+        while above and above not in stated.layers:
+            above = above.rpartition(".")[0]
+        if above:
+            named[module] = stated.layers[above]
+    every = () if stated.every is None else ((_EVERY, stated.every),)
+    return StoredFormats(model_optimizer.METHOD, every, named, ShellPatterns(stated.excluded))
 
 
 def _of_modules(patterns: tuple[str, ...]) -> Selection:

@@ -5,7 +5,7 @@
 | scales in BF16, F16, F32 | NaN, infinite, negative (not with GPTQ's symmetric codes), 0 of a code that is not 0 |
 | scales in E4M3 (NVFP4) | NaN, negative, 0 of a code that is not 0 |
 | scales in E8M0 (MX formats, UE8M0) | 255, the NaN; 0 is 2^-127 |
-| `weight_global_scale` | NaN, infinite, negative, 0 |
+| `weight_global_scale`, `weight_scale_2`, `pre_quant_scale` | NaN, infinite, negative, 0 |
 | FP8 codes | NaN |
 | integers of fewer than 8 bits in bytes, and their zero points | beyond the bits |
 | the bits of a packed row that hold no code | not 0; for NF4 not 7, the code of 0 |
@@ -46,6 +46,13 @@ from requant.checkpoint.weights.compressed_tensors import FloatQuantized, IntQua
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.floats import EPSILON, values
 from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.model_optimizer import (
+    SCALE_2,
+    SMOOTHING,
+    FloatGroups,
+    Int4RowPairs,
+    ModelOptimizerWeight,
+)
 from requant.checkpoint.weights.nf4 import Nf4, is_written_state
 from requant.checkpoint.weights.weight_format import Array
 from requant.errors import CheckpointError
@@ -190,6 +197,16 @@ def _checks(source: QuantizedSource) -> dict[str, tuple[Check, ...]]:
             return {"scales": (_scales(stored["scales"].dtype),)}
         case Nf4():
             return _nf4_checks(form, out * columns)
+        case ModelOptimizerWeight():
+            smoothing = {} if form.smoothing is None else {SMOOTHING: (_scales(form.smoothing),)}
+            return {**_checks(replace(source, format=form.layout)), **smoothing}
+        case FloatGroups():
+            codes = {"weight": (_e4m3_codes,)} if form.bits == 8 else {}
+            if not form.has_second_scale:
+                return {"weight_scale": (_e8m0_scales,), **codes}
+            return {"weight_scale": (_e4m3_scales,), SCALE_2: (_scales("F32"),)}
+        case Int4RowPairs():
+            return {"weight_scale": (_scales(stored["weight_scale"].dtype),)}
     raise TypeError(form)
 
 

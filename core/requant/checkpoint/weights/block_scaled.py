@@ -61,8 +61,8 @@ _BIAS = 127
 _MANTISSA_BITS = {"BF16": 7, "F16": 10, "F32": 23}
 _LARGEST_FIELD = {"BF16": 255, "F16": 31, "F32": 255}
 _NAN = 256
-# The library takes 255 for 2^128.
-_POWERS: Array = np.append(E8M0_VALUES[:-1], np.float32(np.inf))
+POWERS: Array = np.append(E8M0_VALUES[:-1], np.float32(np.inf))
+"""2^(byte - 127). The library takes 255 for 2^128."""
 _SMALLEST_NORMAL = {"BF16": np.float32(2.0**-126), "F16": np.float32(2.0**-14), "F32": np.float32(2.0**-126)}
 # 0.125 in the place of 0.
 _SMALLEST_SCALE = 0x20
@@ -110,12 +110,12 @@ class MxWeight(WeightFormat):
         return {self._code_tensor(rows.shape).suffix: codes, "weight_scale": stored_scales}
 
     def dequantize(self, stored: StoredRows, dtype: str) -> Array:
-        codes, scales = self._unpacked(stored), _POWERS[stored.parts["weight_scale"]]
+        codes, scales = self._unpacked(stored), POWERS[stored.parts["weight_scale"]]
         return scaled(codes, self._element.values, stored.shape[1], _MX, scales, None, precision="BF16", dtype=dtype)
 
     def codes(self, stored: StoredRows) -> Codes:
         places, highest = self._element.places[self._unpacked(stored)], self._element.highest
-        return Codes(places, -highest, highest, _POWERS[stored.parts["weight_scale"]], uniform=False)
+        return Codes(places, -highest, highest, POWERS[stored.parts["weight_scale"]], uniform=False)
 
     def _unpacked(self, stored: StoredRows) -> Array:
         if self.bits == 4:
@@ -136,7 +136,7 @@ def _scales_by_field(dtype: str, bits: int) -> _Scales:
     exponents = fields - infinite // 2 + _BIAS - (2 if bits == 4 else 8)
     exponents = np.where(fields == 0, 0, np.where(fields >= infinite, 255, np.clip(exponents, 0, 255)))
     exponents[_NAN] = 0
-    scales = rounded(_POWERS[exponents], dtype)
+    scales = rounded(POWERS[exponents], dtype)
     lost = (scales == 0) | np.isinf(scales)
     return _Scales(np.where(scales == 0, np.float32(1), scales), np.where(lost, _BIAS, exponents).astype(np.uint8))
 

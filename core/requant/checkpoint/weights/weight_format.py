@@ -218,6 +218,13 @@ class WeightFormat(ABC):
         """Return the codes and scales of rows."""
 
 
+class ReadOnlyFormat(WeightFormat):
+    """A format in which weights are read and never written."""
+
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        raise CheckpointError(f"{type(self).__name__} is a format that is read only: choose a scheme as the target")
+
+
 def check_groups(shape: tuple[int, int], group: int) -> None:
     """Raise CheckpointError unless the rows of a weight [out, in] are whole groups."""
     if shape[1] % group:

@@ -1,0 +1,248 @@
+"""Weights as NVIDIA ModelOpt exports them. They are read only.
+
+R rounds to the dtype of the dequantized weight, e is 2^(byte - 127), 2^128 for the byte 255; everything else is f32:
+
+    FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, W8A16, W8A8_SQ_PER_CHANNEL, W4A16_AWQ:  value = R(code * R(weight_scale))
+    NVFP4, W4A16_NVFP4, NVFP4_AWQ, W4A8_NVFP4_FP8:  value = R(code * f32(weight_scale * weight_scale_2)), code 8 is +0
+    MXFP8, MXFP4, W4A8_MXFP4_FP8:  value = R(code * e)
+
+A `pre_quant_scale` [in], which the activations of the module are multiplied by, is folded into the columns of its
+weight, as ModelOpt does where it takes one away: value' = R(value * pre_quant_scale). Then the plain layer computes
+what the quantized one does.
+
+Against compressed-tensors: `weight_scale_2` is a factor, where its `weight_global_scale` is a divisor, and scales of
+integers and FP8 are F32 and rounded first. Codes of 4-bit floats are in the same order, those of W4A16_AWQ are not:
+row 2i of the weight is in the lower halves of a row of bytes, row 2i + 1 in the upper, as two's complement.
+
+Source: nvidia-modelopt 0.47.0, `FP8QTensor`, `INT8QTensor`, `NVFP4QTensor`, `MXFP8QTensor`, `MXFP4QTensor`
+(`torch/quantization/qtensor`), `pack_int4_in_uint8` (`torch/export/quant_utils.py`),
+`disable_pre_quant_scale_and_resmooth` (`torch/quantization/model_calib.py`). It has no function that reads W4A16_AWQ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from requant.checkpoint.weights.block_scaled import POWERS
+from requant.checkpoint.weights.blocks import Block, scaled
+from requant.checkpoint.weights.floats import E2M1, E4M3, EPSILON, bits_of, check_weight, rounded, values
+from requant.checkpoint.weights.packing import unpacked_half_bytes
+from requant.checkpoint.weights.weight_format import (
+    Array,
+    Codes,
+    ReadOnlyFormat,
+    Region,
+    StoredRows,
+    StoredTensor,
+    WeightFormat,
+    check_groups,
+    matrix_shape,
+)
+from requant.errors import CheckpointError
+
+WEIGHT, SCALE, SCALE_2, SMOOTHING = "weight", "weight_scale", "weight_scale_2", "pre_quant_scale"
+_LOW_RANK = "svdquant_lora_a"
+_E8M0 = ("U8", "F8_E8M0")
+# Its table of the 16 values has 0 for the code of -0, too.
+_E2M1: Array = E2M1.values + np.float32(0)
+_INT4: Array = np.where(np.arange(256) % 16 < 8, np.arange(256) % 16, np.arange(256) % 16 - 16).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class ModelOptimizerWeight(ReadOnlyFormat):
+    """A weight of a module. `layout`: how it is stored, that of compressed-tensors where only its scales are others.
+
+    `smoothing`: the dtype of its `pre_quant_scale`, None without one.
+    """
+
+    layout: WeightFormat
+    smoothing: str | None = None
+
+    @property
+    def rows_together(self) -> int:
+        """The rows of the layout."""
+        return self.layout.rows_together
+
+    def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
+        tensors = self.layout.stored(dtype, shape)
+        return tensors if self.smoothing is None else (*tensors, StoredTensor(SMOOTHING, self.smoothing, shape[1:]))
+
+    def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
+        regions = self.layout.regions(dtype, shape, row_begin, row_end)
+        if self.smoothing is None or row_begin > 0:
+            return regions
+        return (*regions, Region(SMOOTHING, 0, 1, 0, shape[1]))
+
+    def resolve_from_stored(
+        self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
+    ) -> tuple[WeightFormat, tuple[int, int]]:
+        """Raises CheckpointError for a weight with a part of low rank, too."""
+        if _LOW_RANK in tensors:
+            raise CheckpointError(
+                f"has {_LOW_RANK} and svdquant_lora_b, the product of which is a part of the weight that is not read: "
+                "export the model without SVDQuant"
+            )
+        layout, shape = self.layout.resolve_from_stored(tensors, stated)
+        smoothing = tensors[SMOOTHING].dtype if SMOOTHING in tensors else None
+        if smoothing is not None and smoothing not in EPSILON:
+            raise CheckpointError(f"{SMOOTHING} is {smoothing}; expected one of {', '.join(EPSILON)}")
+        return replace(self, layout=layout, smoothing=smoothing), shape
+
+    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+        rows = self.layout.dequantize(_with_rounded_scales(stored, dtype), dtype)
+        if self.smoothing is None:
+            return rows
+        with np.errstate(all="ignore"):
+            return bits_of(values(rows, dtype) * stored.floats(SMOOTHING).reshape(1, -1), dtype)
+
+    def codes(self, stored: StoredRows) -> Codes:
+        codes = self.layout.codes(stored)
+        if self.smoothing is None:
+            return codes
+        columns = np.repeat(codes.scales, stored.shape[1] // codes.scales.shape[1], axis=1)
+        with np.errstate(all="ignore"):
+            return replace(codes, scales=columns * stored.floats(SMOOTHING).reshape(1, -1))
+
+
+def _with_rounded_scales(stored: StoredRows, dtype: str) -> StoredRows:
+    """Return rows whose scales are rounded to `dtype`, where they are F32 or narrower floats of that kind.
+
+    The product of a code and a rounded scale is exact in f32, and so rounded once.
+    """
+    if stored.dtypes[SCALE] not in EPSILON:
+        return stored
+    scales = rounded(stored.floats(SCALE), dtype)
+    return replace(stored, parts={**stored.parts, SCALE: scales}, dtypes={**stored.dtypes, SCALE: "F32"})
+
+
+@dataclass(frozen=True)
+class FloatGroups(ReadOnlyFormat):
+    """`weight` U8 [out, in / 2], or F8_E4M3 [out, in] if `bits` is 8; `weight_scale` [out, in / group].
+
+    `scale_dtype`: F8_E4M3 (NVFP4), with a `weight_scale_2` F32 [1]; U8 or F8_E8M0 (MXFP4, MXFP8). `group`: None where
+    config.json does not say it, as it seldom does: then the shapes do.
+    """
+
+    bits: int
+    group: int | None
+    scale_dtype: str
+
+    @property
+    def has_second_scale(self) -> bool:
+        """Whether one scale for the whole weight scales those of the groups."""
+        return self.scale_dtype == "F8_E4M3"
+
+    @property
+    def width(self) -> int:
+        """The columns of a group."""
+        return self.group or (16 if self.has_second_scale else 32)
+
+    def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
+        check_weight(dtype, shape)
+        check_groups(shape, self.width)
+        second = (StoredTensor(SCALE_2, "F32", (1,)),) if self.has_second_scale else ()
+        scales = StoredTensor(SCALE, self.scale_dtype, (shape[0], shape[1] // self.width))
+        codes = ("U8", (shape[0], shape[1] // 2)) if self.bits == 4 else ("F8_E4M3", shape)
+        return (StoredTensor(WEIGHT, *codes), scales, *second)
+
+    def resolve_from_stored(
+        self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
+    ) -> tuple[WeightFormat, tuple[int, int]]:
+        """A scale that is a power of two is of the dtype that it has: its bytes are the same."""
+        out, bytes_ = _matrix_of_codes(tensors)
+        columns = bytes_ * 8 // self.bits
+        scale = tensors[SCALE].dtype if SCALE in tensors else self.scale_dtype
+        form = replace(self, group=self.group or _group_of(tensors, columns))
+        if self.scale_dtype in _E8M0 and scale in _E8M0:
+            form = replace(form, scale_dtype=scale)
+        return form, (out, columns)
+
+    def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
+        regions = (
+            Region(WEIGHT, row_begin, row_end, 0, shape[1] * self.bits // 8),
+            Region(SCALE, row_begin, row_end, 0, shape[1] // self.width),
+        )
+        return (*regions, Region(SCALE_2, 0, 1, 0, 1)) if self.has_second_scale and row_begin == 0 else regions
+
+    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+        table = E4M3.values if self.bits == 8 else _E2M1 if self.has_second_scale else E2M1.values
+        block, scales = Block(1, self.width), self._scales(stored)
+        return scaled(self._codes(stored), table, stored.shape[1], block, scales, None, precision="F32", dtype=dtype)
+
+    def codes(self, stored: StoredRows) -> Codes:
+        element = E2M1 if self.bits == 4 else E4M3
+        places = element.places[self._codes(stored)]
+        return Codes(places, -element.highest, element.highest, self._scales(stored), uniform=False)
+
+    def _codes(self, stored: StoredRows) -> Array:
+        codes = stored.parts[WEIGHT]
+        return unpacked_half_bytes(codes) if self.bits == 4 else np.ascontiguousarray(codes)
+
+    def _scales(self, stored: StoredRows) -> Array:
+        if not self.has_second_scale:
+            return POWERS[stored.parts[SCALE]]
+        with np.errstate(all="ignore"):
+            scales: Array = E4M3.values[stored.parts[SCALE]] * stored.parts[SCALE_2].reshape(-1)[0]
+        return scales
+
+
+@dataclass(frozen=True)
+class Int4RowPairs(ReadOnlyFormat):
+    """`weight` U8 [out / 2, in], two rows in a row of bytes; `weight_scale` F32 [out, in / group].
+
+    `group`: None where config.json does not say it: then the shapes do.
+    """
+
+    group: int | None
+    rows_together = 2
+
+    @property
+    def width(self) -> int:
+        """The columns of a group."""
+        return self.group or 128
+
+    def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
+        check_weight(dtype, shape)
+        check_groups(shape, self.width)
+        return (
+            StoredTensor(WEIGHT, "U8", (shape[0] // 2, shape[1])),
+            StoredTensor(SCALE, dtype, (shape[0], shape[1] // self.width)),
+        )
+
+    def resolve_from_stored(
+        self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
+    ) -> tuple[WeightFormat, tuple[int, int]]:
+        pairs, columns = _matrix_of_codes(tensors)
+        return replace(self, group=self.group or _group_of(tensors, columns)), (2 * pairs, columns)
+
+    def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
+        return (
+            Region(WEIGHT, row_begin // 2, row_end // 2, 0, shape[1]),
+            Region(SCALE, row_begin, row_end, 0, shape[1] // self.width),
+        )
+
+    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+        block, scales = Block(1, self.width), stored.floats(SCALE)
+        return scaled(_in_rows(stored), _INT4, stored.shape[1], block, scales, None, precision="F32", dtype=dtype)
+
+    def codes(self, stored: StoredRows) -> Codes:
+        return Codes(_INT4.astype(np.int16)[_in_rows(stored)], -8, 7, stored.floats(SCALE), uniform=True)
+
+
+def _in_rows(stored: StoredRows) -> Array:
+    """Return the codes, bytes [rows, in]."""
+    pairs: Array = stored.parts[WEIGHT]
+    return np.stack([pairs & 15, pairs >> 4], axis=1).reshape(-1, pairs.shape[1])
+
+
+def _group_of(tensors: Mapping[str, StoredTensor], columns: int) -> int | None:
+    """Return how many columns have a scale together, None where the scales do not divide them."""
+    shape = tensors[SCALE].shape if SCALE in tensors else ()
+    return columns // shape[1] if len(shape) == 2 and shape[1] and columns % shape[1] == 0 else None
+
+
+def _matrix_of_codes(tensors: Mapping[str, StoredTensor]) -> tuple[int, int]:
+    return matrix_shape(tensors[WEIGHT].shape if WEIGHT in tensors else ())

@@ -27,18 +27,19 @@ _MARKS = {
     "qweight",
     "scales",
     "weight.absmax",
+    "SCB",
 }
 """Parameters that a module has only if its weight is quantized."""
 
 _OF_WEIGHTS = _MARKS | {
     "weight_zero_point", "weight_g_idx", "weight_shape", "weight_scale_2", "qzeros", "g_idx", "pre_quant_scale",
-    "svdquant_lora_a", "svdquant_lora_b",
+    "svdquant_lora_a", "svdquant_lora_b", "weight_format",
 }  # fmt: skip
 """Parameters of which a plain checkpoint has none."""
 
 ACTIVATIONS = {
     "input_scale", "input_zero_point", "input_global_scale", "output_scale", "output_zero_point", "output_global_scale",
-    "k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "activation_scale",
+    "k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "activation_scale", "input_scale_ub",
 }  # fmt: skip
 """Parameters for quantized activations, of which a plain checkpoint has none."""
 

@@ -95,6 +95,9 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _HEAD = "lm_head"
 _MATRIX = 2
 _WITH_HEAD = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+_TRANSPOSED = ("gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp")
+"""Models with Conv1D, whose plain weights are [in, out]. Source: transformers 5.23.0, `Bnb8bitQuantize` and
+`Bnb4bitQuantize` (`integrations/bitsandbytes.py`)."""
 DTYPES_OF_WEIGHTS = ("BF16", "F16", "F32")
 
 
@@ -183,6 +186,11 @@ def _content(source: Source, request: Request) -> _Content:
         raise CheckpointError(f"dtype is '{excerpt(dtype)}'; expected one of {', '.join(DTYPES_OF_WEIGHTS)}")
     modules = {parameter_of(entry.name)[0] for shard in source.shards.values() for entry in shard.header.tensors}
     formats = stored_formats(quantization, modules)
+    if formats.name == "bitsandbytes" and (kind := source.config.get("model_type")) in _TRANSPOSED:
+        raise CheckpointError(
+            f"bitsandbytes stores the weights of a model of type '{kind}' transposed, which is not undone: dequantize "
+            "it with transformers"
+        )
     refusals = Refusals()
     tensors, dropped = dequantized_tensors(source, formats, dtype, refusals)
     refusals.raise_any()

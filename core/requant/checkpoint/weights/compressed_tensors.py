@@ -34,7 +34,7 @@ from requant.checkpoint.weights.blocks import (
     scaled,
     scales_by_row,
 )
-from requant.checkpoint.weights.floats import E4M3, EPSILON, UNSIGNED, bits_of, check_weight, rounded
+from requant.checkpoint.weights.floats import E4M3, EPSILON, SIGNED, UNSIGNED, bits_of, check_weight, rounded
 from requant.checkpoint.weights.packing import packed, padded, unpacked, whole, words
 from requant.checkpoint.weights.weight_format import (
     Array,
@@ -48,8 +48,6 @@ from requant.checkpoint.weights.weight_format import (
     check_groups,
 )
 from requant.kernels.checkpoint.codes import INTEGER_CODES, PACKED_INTEGER_CODES
-
-_SIGNED = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +317,7 @@ class IntQuantized(IntegerWeight):
         return None if self.symmetric else Int8ZeroPoints()
 
     def table(self) -> Array:
-        return _SIGNED
+        return SIGNED
 
     def coded(self, rows: Array, dtype: str, block: Block, scales: Array, zero_points: Array | None) -> Array:
         return codes(

@@ -7,16 +7,20 @@ it computes is in `tests/vectors/model_optimizer_weights.json` too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
 from requant.checkpoint.quantization_config.model_optimizer import formats_from_config
 from requant.checkpoint.weights.floats import values
 from requant.checkpoint.weights.weight_format import StoredRows, StoredTensor
-from tests.interop.checkpoint.source_model import DTYPES
+from tests.interop.checkpoint.conversion import dequantize
+from tests.interop.checkpoint.source_model import DTYPES, LLAMA, llama
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
 
@@ -166,3 +170,45 @@ def test_compressed_tensors_converts_to_the_same_numbers() -> None:
         theirs = compressor.decompress(local, scheme)["weight"]
         del stored["input_scale"]
         np.testing.assert_array_equal(values(ours("NVFP4", stored, "BF16"), "BF16"), theirs.float().numpy())
+
+
+CONFIGS = [
+    "FP8_DEFAULT_CFG",
+    "FP8_PER_CHANNEL_PER_TOKEN_CFG",
+    "FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG",
+    "NVFP4_DEFAULT_CFG",
+    "W4A16_NVFP4_CFG",
+    "MXFP8_DEFAULT_CFG",
+    "MXFP4_DEFAULT_CFG",
+    "INT8_WEIGHT_ONLY_CFG",
+    "INT8_SMOOTHQUANT_CFG",
+    "INT4_AWQ_CFG",
+]
+TOKENS = torch.arange(64).reshape(2, 32) * 7 % LLAMA["vocab_size"]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_an_exported_model(qtensor: Any, name: str, tmp_path: Path) -> None:
+    """Its export of a whole model on a CPU: the plain model computes nearly what the source does.
+
+    Also where ModelOpt has moved scales from weights to activations, and where its own file alone says what is stored.
+    """
+    mtq = pytest.importorskip("modelopt.torch.quantization")
+    export = pytest.importorskip("modelopt.torch.export")
+    source = llama(torch.bfloat16).save(tmp_path / "source")
+    load: Any = AutoModelForCausalLM.from_pretrained
+    model = load(source, dtype=torch.bfloat16).eval()
+    with torch.inference_mode():
+        exact = model(TOKENS).logits.float()
+        mtq.quantize(model, getattr(mtq, name), forward_loop=lambda each: each(TOKENS))
+        export.export_hf_checkpoint(model, export_dir=tmp_path / "exported")
+    if name in ("W4A16_NVFP4_CFG", "MXFP8_DEFAULT_CFG"):
+        (tmp_path / "exported" / "config.json").write_text((source / "config.json").read_text())
+    restored = dequantize(tmp_path / "exported", tmp_path / "plain")
+    plain = load(restored, dtype=torch.bfloat16).eval()
+    with torch.inference_mode():
+        found = plain(TOKENS).logits.float()
+    bound = 0.5 if "4" in name else 0.1
+    assert (found - exact).norm() < bound * exact.norm()
+    left = {key for path in restored.glob("*.safetensors") for key in load_file(path)}
+    assert left == {key for path in source.glob("*.safetensors") for key in load_file(path)}

@@ -1,17 +1,19 @@
 """The slow truth of the weights of NVIDIA ModelOpt, in exact fractions, importing nothing of ours.
 
 Written from nvidia-modelopt 0.47.0: `dequantize` of its `FP8QTensor`, `INT8QTensor`, `NVFP4QTensor`, `MXFP8QTensor` and
-`MXFP4QTensor`, the exports that these read, and `disable_pre_quant_scale_and_resmooth`. Each step is one of torch: the
+`MXFP4QTensor`, the exports that these read, and `disable_pre_quant_scale_and_resmooth`; `quantize` of `NVFP4QTensor`
+and what `to_quantized_weight` does for FP8. Each step is one of torch: the
 exact result, rounded. Numbers are Python floats, which hold those of all formats.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 
 from tests.oracles.profiles import FORMATS, Format
-from tests.oracles.small_floats import value_of
+from tests.oracles.small_floats import nearest, value_of
 
 F32 = FORMATS["f32"]
 DTYPES = {"BF16": FORMATS["bf16"], "F16": FORMATS["f16"], "F32": F32}
@@ -75,3 +77,41 @@ def mx(value: float, byte: int, dtype: str) -> float:
 def smoothed(value: float, scale: float, dtype: str) -> float:
     """A dequantized weight times the pre_quant_scale of its column."""
     return rounded(product(value, scale), DTYPES[dtype])
+
+
+def _quotient(a: float, b: float) -> Fraction:
+    return Fraction(F32.round(Fraction(a) / Fraction(b)))
+
+
+def _code(name: str, magnitude: Fraction, largest: int) -> int:
+    code = nearest(name, min(magnitude, Fraction(largest)))
+    assert code is not None
+    return code
+
+
+def fp8_scale(weights: Iterable[float]) -> float:
+    """Of what shares one, as f32; 1 for zeros, where an export stops."""
+    return float(_quotient(max(map(abs, weights)), 448)) or 1.0
+
+
+def fp8_code(weight: float, scale: float) -> int:
+    """The byte, with the sign of a zero."""
+    code = _code("f8E4M3FN", _quotient(abs(weight), scale), 448)
+    return code | (0x80 if math.copysign(1, weight) < 0 else 0)
+
+
+def nvfp4_second(weights: Iterable[float]) -> float:
+    """weight_scale_2 of all that share it; 1 for zeros, for which an export writes NaN."""
+    return float(_quotient(max(map(abs, weights)), 2688)) or 1.0
+
+
+def nvfp4_scale(group: Iterable[float], second: float) -> int:
+    """The byte of a group's scale."""
+    ratio = _quotient(max(map(abs, group)), F32.round(6 * Fraction(second))) or Fraction(1)
+    return _code("f8E4M3FN", max(ratio, Fraction(1, 512)), 448)
+
+
+def nvfp4_code(weight: float, scale: int, second: float) -> int:
+    """Four bits. The sign is that of what is below 0."""
+    code = _code("f4E2M1FN", _quotient(abs(weight), product(e4m3(scale), second)), 6)
+    return code | (8 if weight < 0 else 0)

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from requant.checkpoint.quantization_config import compressed_tensors, methods
+from requant.checkpoint.quantization_config import compressed_tensors, methods, model_optimizer
 from requant.checkpoint.scheme import Preset, Scheme
 from requant.errors.names import entry_named
 
 __all__ = ["SCHEMES", "Scheme", "scheme_named"]
 
-_PRESETS: Mapping[str, Preset] = {**compressed_tensors.PRESETS, **methods.PRESETS}
+_PRESETS: Mapping[str, Preset] = {
+    **compressed_tensors.PRESETS,
+    **methods.PRESETS,
+    **model_optimizer.PRESETS,
+}
 
 SCHEMES = tuple(_PRESETS)
 """The names, without options."""

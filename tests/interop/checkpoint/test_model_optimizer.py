@@ -6,6 +6,7 @@ it computes is in `tests/vectors/model_optimizer_weights.json` too.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,16 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from requant.checkpoint.quantization_config.model_optimizer import formats_from_config
+from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.verify.verification import verify
 from requant.checkpoint.weights.floats import values
 from requant.checkpoint.weights.weight_format import StoredRows, StoredTensor
-from tests.interop.checkpoint.conversion import dequantize
+from tests.interop.checkpoint.conversion import dequantize, quantize
 from tests.interop.checkpoint.source_model import DTYPES, LLAMA, llama
+from tests.support.stored_weights import matrix
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
 
@@ -57,10 +61,7 @@ def ours(algorithm: str, stored: dict[str, torch.Tensor], dtype: str, group: int
     resolved, shape = form.resolve_from_stored(tensors, None)
     expected = {each.suffix: each for each in resolved.stored("F32", shape)}
     assert expected.keys() == stored.keys()
-    parts = {
-        name: numpy(each).reshape(expected[name].shape if len(expected[name].shape) == 2 else (1, -1))
-        for name, each in stored.items()
-    }
+    parts = {name: numpy(each).reshape(matrix(expected[name].shape)) for name, each in stored.items()}
     dtypes = {name: each.dtype for name, each in tensors.items()}
     return resolved.dequantize(StoredRows(parts, dtypes, shape, 0, shape[0]), dtype)
 
@@ -212,3 +213,54 @@ def test_an_exported_model(qtensor: Any, name: str, tmp_path: Path) -> None:
     assert (found - exact).norm() < bound * exact.norm()
     left = {key for path in restored.glob("*.safetensors") for key in load_file(path)}
     assert left == {key for path in source.glob("*.safetensors") for key in load_file(path)}
+
+
+WRITTEN = {
+    "MODELOPT_FP8_PER_CHANNEL_PER_TOKEN": "FP8_PER_CHANNEL_PER_TOKEN_CFG",
+    "MODELOPT_FP8_PB_WO": "FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG",
+    "MODELOPT_W4A16_NVFP4": "W4A16_NVFP4_CFG",
+}
+
+
+@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("scheme", WRITTEN)
+def test_our_files_are_those_of_its_export(qtensor: Any, scheme: str, name: str, tmp_path: Path) -> None:
+    """Of a model without rows of zeros, where it stops: the bytes of all tensors, and what its two files say."""
+    mtq = pytest.importorskip("modelopt.torch.quantization")
+    export = pytest.importorskip("modelopt.torch.export")
+    torch.manual_seed(3)
+    model = LlamaForCausalLM(LlamaConfig(**{**LLAMA, "intermediate_size": 448})).to(DTYPES[name])
+    with torch.no_grad():
+        for number, (key, parameter) in enumerate(model.named_parameters()):
+            if "_proj" in key:
+                # Of magnitudes from subnormal scales to large ones, with groups of zeros, ties and -0.
+                parameter *= 2.0 ** (number % 7 - 3)
+                parameter[:, 32:64] *= 2.0**-9
+                parameter[1::2, 64:96] = 0
+                parameter[::3, 96:112] = torch.arange(16) * 0.25 * parameter[0, 0].abs() * (1 - 2 * (number % 2))
+    model.save_pretrained(tmp_path / "source")
+    load: Any = AutoModelForCausalLM.from_pretrained
+    model = load(tmp_path / "source", dtype=DTYPES[name]).eval()
+    with torch.inference_mode():
+        mtq.quantize(model, getattr(mtq, WRITTEN[scheme]), forward_loop=lambda each: each(TOKENS))
+        export.export_hf_checkpoint(model, export_dir=tmp_path / "theirs")
+    ours = quantize(tmp_path / "source", tmp_path / "ours", scheme, profile="modelopt")
+    found, expected = (
+        {key: each for path in folder.glob("*.safetensors") for key, each in load_file(path).items()}
+        for folder in (ours, tmp_path / "theirs")
+    )
+    assert found.keys() == expected.keys()
+    for key, each in expected.items():
+        assert found[key].dtype == each.dtype, key
+        assert found[key].shape == each.shape, key
+        np.testing.assert_array_equal(
+            found[key].reshape(-1).view(torch.uint8).numpy(), each.reshape(-1).view(torch.uint8).numpy(), key
+        )
+    for folder in (ours, tmp_path / "theirs"):
+        stated = json.loads((folder / "hf_quant_config.json").read_text())
+        assert stated == json.loads((ours / "hf_quant_config.json").read_text())
+    said = [
+        json.loads((each / "config.json").read_text())["quantization_config"] for each in (ours, tmp_path / "theirs")
+    ]
+    assert said[0] == said[1]
+    assert verify(open_store(str(ours)), open_store(str(tmp_path / "source"))).faults == ()

@@ -38,6 +38,7 @@ from requant.errors import CheckpointError, ParameterError, excerpt
 from requant.errors.cancellation import checked
 from requant.errors.names import entry_named, unknown_name
 
+NO_SETTINGS: Mapping[str, bytes] = {}
 PLAN_VERSION = 1
 """Raised whenever the same headers are filled with other bytes."""
 
@@ -49,6 +50,7 @@ def digest_of(
     tasks: Iterable[Task],
     carried: Iterable[StoredFile],
     config: bytes,
+    settings: Mapping[str, bytes] = NO_SETTINGS,
 ) -> str:
     """Return the SHA-256, in hex, of all that the outputs depend on. `arithmetic`: the profile with its version.
 
@@ -67,6 +69,7 @@ def digest_of(
             "carried": [[file.name, file.size, file.version] for file in carried],
             "outputs": [[task.output, hashlib.sha256(task.head).hexdigest()] for task in tasks],
             "config": config.decode(),
+            **({"settings": {name: text.decode() for name, text in settings.items()}} if settings else {}),
         }
     )
 
@@ -148,15 +151,17 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     warnings = quantization_warnings(request, selection, tasks, source.config, fused=scheme.fused)
     arithmetic = {"profile": profile.name, "system": profile.system, "version": profile.version, **content.arithmetic}
     config = with_quantization(source.config, members)
+    settings = scheme.settings((*_left(tasks), *head))
     return Plan(
         request,
-        digest_of(source, request, arithmetic, tasks, carried, config),
+        digest_of(source, request, arithmetic, tasks, carried, config, settings),
         tuple(shard.file for shard in source.shards.values()),
         tasks,
         carried,
         index_of(tasks),
         config,
         (*warnings, *content.warnings, *left_out_warnings(left_out)),
+        settings,
     )
 
 

@@ -13,13 +13,16 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from requant.checkpoint.profiles import MODEL_OPTIMIZER
 from requant.checkpoint.quantization_config.members import MAX_ROWS, member, strings
-from requant.checkpoint.weights.compressed_tensors import CHANNEL, TENSOR, FloatQuantized, Grouping, IntQuantized
-from requant.checkpoint.weights.model_optimizer import FloatGroups, Int4RowPairs, ModelOptimizerWeight
+from requant.checkpoint.scheme import NOT_LINEAR, OF_TORCH, Members, Preset, Scheme, parse_options
+from requant.checkpoint.weights.compressed_tensors import CHANNEL, TENSOR, Grouping
+from requant.checkpoint.weights.model_optimizer import FloatGroups, Fp8, Int4RowPairs, Int8, ModelOptimizerWeight
 from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError, excerpt
 
@@ -34,10 +37,10 @@ _MIXED = "MIXED_PRECISION"
 
 
 def _fp8(grouping: Grouping) -> WeightFormat:
-    return FloatQuantized(grouping, rounds=True)
+    return Fp8(grouping, rounds=False)
 
 
-_INTEGERS = IntQuantized(CHANNEL, rounds=True)
+_INTEGERS = Int8(CHANNEL, rounds=True)
 _Layout = Callable[[int | None], WeightFormat]
 """Returns how weights are stored. The argument: `group_size`, None where it is not stated."""
 
@@ -140,3 +143,54 @@ def _format(members: Mapping[str, Any], place: str) -> WeightFormat | None:
     if size is not None and (size % 2 or not 0 <= size <= MAX_ROWS):
         raise CheckpointError(f"{place}.group_size is {size}; expected an even number of at most {MAX_ROWS}")
     return ModelOptimizerWeight(_LAYOUTS[algorithm](size or None))
+
+
+_PRODUCER = {"name": METHOD, "version": MODEL_OPTIMIZER.version}
+
+
+def _preset(algorithm: str, description: str, *, group: int | None = None, fused: bool = False) -> Preset:
+    """Return a scheme of ModelOpt that needs no data: activations are not quantized, or when the model runs."""
+
+    def stated(left: Sequence[str]) -> Members:
+        size = {} if group is None else {"group_size": group}
+        return {"quant_algo": algorithm, "kv_cache_quant_algo": None, **size, "exclude_modules": sorted(left)}
+
+    def config(targets: Sequence[str], ignore: Sequence[str], left: Sequence[str]) -> Members:
+        members: Members = {
+            "ignore": sorted(left),
+            "quant_algo": algorithm,
+            "producer": _PRODUCER,
+            "quant_method": METHOD,
+        }
+        if group is not None:
+            weights = {"dynamic": False, "num_bits": 4, "type": "float", "group_size": group}
+            members["config_groups"] = {"group_0": {"weights": weights, "targets": ["Linear"]}}
+        return members
+
+    def files(left: Sequence[str]) -> Mapping[str, bytes]:
+        return {FILE: json.dumps({"producer": _PRODUCER, NESTED: stated(left)}, indent=4).encode()}
+
+    def scheme(name: str, options: list[str]) -> Scheme:
+        parse_options(name, options, ())
+        form = ModelOptimizerWeight(_LAYOUTS[algorithm.upper()](group))
+        profiles = (MODEL_OPTIMIZER.name,)
+        return Scheme(name, description, profiles, fused, lambda _: form, config, NOT_LINEAR, OF_TORCH, files)
+
+    return scheme
+
+
+PRESETS: Mapping[str, Preset] = {
+    "MODELOPT_FP8_PER_CHANNEL_PER_TOKEN": _preset(
+        "FP8_PER_CHANNEL_PER_TOKEN", "f8E4M3FN, one f32 scale for each channel; activations: FP8, dynamic"
+    ),
+    "MODELOPT_FP8_PB_WO": _preset(
+        "fp8_pb_wo", "f8E4M3FN, one f32 scale for each block of 128 x 128; activations: FP8, dynamic"
+    ),
+    "MODELOPT_W4A16_NVFP4": _preset(
+        "W4A16_NVFP4",
+        "f4E2M1FN, one f8E4M3FN scale for each group of 16, one f32 scale for each fused set of weights",
+        group=16,
+        fused=True,
+    ),
+}
+"""The schemes by name, without options. Others of ModelOpt need data for the scales of activations."""

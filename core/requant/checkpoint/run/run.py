@@ -187,18 +187,19 @@ def _run(
 
 
 def _finish(plan: Plan, destination: Store, kept: dict[str, FinishedFile], report: RunReport) -> RunReport:
-    """Write the final files, in this order: the index, the manifest with all files, config.json.
+    """Write the final files, in this order: the index and the settings, the manifest with all files, config.json.
 
-    Return the report with the index and config.json.
+    Return the report with these.
     """
-    texts = {CONFIG: plan.config} if plan.index is None else {INDEX: plan.index, CONFIG: plan.config}
+    first = {**({} if plan.index is None else {INDEX: plan.index}), **plan.settings}
+    texts = {**first, CONFIG: plan.config}
     last = tuple(FinishedFile(name, len(data), sha256(data).hexdigest()) for name, data in texts.items())
     files = {**kept, **{file.name: file for file in (*report.files, *last)}}
     missing = expected_files(plan).keys() - files.keys()
     if missing:
         raise DestinationError(f"not finished: {sorted(missing)[0]} is missing")
-    if plan.index is not None:
-        destination.put(INDEX, plan.index)
+    for name, text in first.items():
+        destination.put(name, text)
     complete_manifest(destination, plan, files)
     destination.put(CONFIG, plan.config)
     return replace(

@@ -1,4 +1,4 @@
-"""Weights as NVIDIA ModelOpt exports them. They are read only.
+"""Weights as NVIDIA ModelOpt exports them.
 
 R rounds to the dtype of the dequantized weight, e is 2^(byte - 127), 2^128 for the byte 255; everything else is f32:
 
@@ -10,12 +10,24 @@ A `pre_quant_scale` [in], which the activations of the module are multiplied by,
 weight, as ModelOpt does where it takes one away: value' = R(value * pre_quant_scale). Then the plain layer computes
 what the quantized one does.
 
+Three are written, all in f32; a is the largest magnitude of what shares a scale, A that of the fused set:
+
+    FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO:
+        s    = a / 448, 1 where a is 0
+        code = e4m3(w / s)
+    W4A16_NVFP4:
+        s2   = A / 2688, 1 where A is 0
+        s    = e4m3(clamp(q, 2^-9, 448)), q = a / f32(6 * s2), 1 where that is 0
+        code = E2M1(clamp(w / f32(s * s2), -6, 6))
+
+ModelOpt stops with an assertion where a is 0, and writes NaN where A is 0.
+
 Against compressed-tensors: `weight_scale_2` is a factor, where its `weight_global_scale` is a divisor, and scales of
 integers and FP8 are F32 and rounded first. Codes of 4-bit floats are in the same order, those of W4A16_AWQ are not:
 row 2i of the weight is in the lower halves of a row of bytes, row 2i + 1 in the upper, as two's complement.
 
 Source: nvidia-modelopt 0.47.0, `FP8QTensor`, `INT8QTensor`, `NVFP4QTensor`, `MXFP8QTensor`, `MXFP4QTensor`
-(`torch/quantization/qtensor`), `pack_int4_in_uint8` (`torch/export/quant_utils.py`),
+(`torch/quantization/qtensor`), `pack_int4_in_uint8` and `get_weight_scaling_factor` (`torch/export/quant_utils.py`),
 `disable_pre_quant_scale_and_resmooth` (`torch/quantization/model_calib.py`). It has no function that reads W4A16_AWQ.
 """
 
@@ -27,12 +39,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from requant.checkpoint.weights.block_scaled import POWERS
-from requant.checkpoint.weights.blocks import Block, scaled
+from requant.checkpoint.weights.blocks import Block, e4m3_codes, largest_magnitudes, packed_e2m1_codes, scaled
+from requant.checkpoint.weights.compressed_tensors import FloatQuantized, IntQuantized
 from requant.checkpoint.weights.floats import E2M1, E4M3, EPSILON, bits_of, check_weight, rounded, values
 from requant.checkpoint.weights.packing import unpacked_half_bytes
 from requant.checkpoint.weights.weight_format import (
     Array,
     Codes,
+    Extremes,
+    PlainRows,
     ReadOnlyFormat,
     Region,
     StoredRows,
@@ -48,11 +63,12 @@ _LOW_RANK = "svdquant_lora_a"
 _E8M0 = ("U8", "F8_E8M0")
 # Its table of the 16 values has 0 for the code of -0, too.
 _E2M1: Array = E2M1.values + np.float32(0)
+_SMALLEST_SCALE = np.float32(2.0**-9)
 _INT4: Array = np.where(np.arange(256) % 16 < 8, np.arange(256) % 16, np.arange(256) % 16 - 16).astype(np.float32)
 
 
 @dataclass(frozen=True)
-class ModelOptimizerWeight(ReadOnlyFormat):
+class ModelOptimizerWeight(WeightFormat):
     """A weight of a module. `layout`: how it is stored, that of compressed-tensors where only its scales are others.
 
     `smoothing`: the dtype of its `pre_quant_scale`, None without one.
@@ -66,8 +82,18 @@ class ModelOptimizerWeight(ReadOnlyFormat):
         """The rows of the layout."""
         return self.layout.rows_together
 
+    @property
+    def needs_extremes(self) -> bool:
+        """Those of the layout."""
+        return self.layout.needs_extremes
+
+    def overflows(self, extremes: Extremes, dtype: str) -> bool:
+        return self.layout.overflows(extremes, dtype)
+
     def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
-        tensors = self.layout.stored(dtype, shape)
+        check_weight(dtype, shape)
+        # Scales are F32, whatever the weights are.
+        tensors = self.layout.stored("F32", shape)
         return tensors if self.smoothing is None else (*tensors, StoredTensor(SMOOTHING, self.smoothing, shape[1:]))
 
     def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
@@ -90,6 +116,9 @@ class ModelOptimizerWeight(ReadOnlyFormat):
         if smoothing is not None and smoothing not in EPSILON:
             raise CheckpointError(f"{SMOOTHING} is {smoothing}; expected one of {', '.join(EPSILON)}")
         return replace(self, layout=layout, smoothing=smoothing), shape
+
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        return self.layout.quantized(rows, extremes)
 
     def dequantize(self, stored: StoredRows, dtype: str) -> Array:
         rows = self.layout.dequantize(_with_rounded_scales(stored, dtype), dtype)
@@ -119,10 +148,50 @@ def _with_rounded_scales(stored: StoredRows, dtype: str) -> StoredRows:
 
 
 @dataclass(frozen=True)
+class Fp8(FloatQuantized):
+    """`weight` F8_E4M3 [out, in], `weight_scale` F32: [] of a tensor, [out] of channels, and of blocks
+    [ceil(out / height), 1, ceil(in / width), 1]."""
+
+    def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
+        codes, scales = super().stored(dtype, shape)
+        if self.grouping.strategy == "channel":
+            return codes, replace(scales, shape=shape[:1])
+        if self.grouping.strategy == "block":
+            return codes, replace(scales, shape=(scales.shape[0], 1, scales.shape[1], 1))
+        return codes, scales
+
+    def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
+        regions = super().regions(dtype, shape, row_begin, row_end)
+        if self.grouping.height is None:
+            return regions
+        codes, scales = regions
+        columns = self.grouping.columns(shape)
+        begin, end = scales.row_begin * columns, scales.row_end * columns
+        if self.grouping.strategy == "channel":
+            return codes, Region(SCALE, 0, 1, begin, end)
+        # As a matrix, a tensor of rank 4 has one column.
+        return codes, Region(SCALE, begin, end, 0, 1)
+
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        if self.grouping.height is None:
+            raise CheckpointError("FP8 with one scale for a tensor is read only: its activations need a scale, too")
+        block = Block(self.grouping.height, min(self.grouping.width or rows.shape[1], rows.shape[1]))
+        largest = largest_magnitudes(rows.bits, rows.dtype, block)
+        scales = np.where(largest == 0, np.float32(1), largest / np.float32(E4M3.largest))
+        codes = e4m3_codes(rows.bits, rows.dtype, block, scales, rounds=False)
+        return {WEIGHT: codes, SCALE: scales.reshape((1, -1) if self.grouping.strategy == "channel" else (-1, 1))}
+
+
+@dataclass(frozen=True)
+class Int8(ReadOnlyFormat, IntQuantized):
+    """`weight` I8 [out, in], `weight_scale` F32 [out]."""
+
+
+@dataclass(frozen=True)
 class FloatGroups(ReadOnlyFormat):
     """`weight` U8 [out, in / 2], or F8_E4M3 [out, in] if `bits` is 8; `weight_scale` [out, in / group].
 
-    `scale_dtype`: F8_E4M3 (NVFP4), with a `weight_scale_2` F32 [1]; U8 or F8_E8M0 (MXFP4, MXFP8). `group`: None where
+    `scale_dtype`: F8_E4M3 (NVFP4), with a `weight_scale_2` F32 []; U8 or F8_E8M0 (MXFP4, MXFP8). `group`: None where
     config.json does not say it, as it seldom does: then the shapes do.
     """
 
@@ -136,14 +205,23 @@ class FloatGroups(ReadOnlyFormat):
         return self.scale_dtype == "F8_E4M3"
 
     @property
+    def needs_extremes(self) -> bool:
+        """Whether there is one scale for the whole weight."""
+        return self.has_second_scale
+
+    @property
     def width(self) -> int:
         """The columns of a group."""
         return self.group or (16 if self.has_second_scale else 32)
 
+    def overflows(self, extremes: Extremes, dtype: str) -> bool:
+        """Return whether weight_scale_2 underflows to 0 although not all numbers are 0: below 1.9e-42, in F32 alone."""
+        return extremes.magnitude > 0 and not _second_scale(extremes) > 0
+
     def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
         check_weight(dtype, shape)
         check_groups(shape, self.width)
-        second = (StoredTensor(SCALE_2, "F32", (1,)),) if self.has_second_scale else ()
+        second = (StoredTensor(SCALE_2, "F32", ()),) if self.has_second_scale else ()
         scales = StoredTensor(SCALE, self.scale_dtype, (shape[0], shape[1] // self.width))
         codes = ("U8", (shape[0], shape[1] // 2)) if self.bits == 4 else ("F8_E4M3", shape)
         return (StoredTensor(WEIGHT, *codes), scales, *second)
@@ -166,6 +244,20 @@ class FloatGroups(ReadOnlyFormat):
             Region(SCALE, row_begin, row_end, 0, shape[1] // self.width),
         )
         return (*regions, Region(SCALE_2, 0, 1, 0, 1)) if self.has_second_scale and row_begin == 0 else regions
+
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        """Raises CheckpointError for MX formats, which are read only."""
+        if not self.has_second_scale:
+            return super().quantized(rows, extremes)
+        if extremes is None:
+            raise ValueError("NVFP4 needs the extremes of the weights that share a global scale")
+        second, block = _second_scale(extremes), Block(1, self.width)
+        with np.errstate(all="ignore"):
+            ratios = largest_magnitudes(rows.bits, rows.dtype, block) / (np.float32(E2M1.largest) * second)
+            ideal = np.maximum(np.where(ratios == 0, np.float32(1), ratios), _SMALLEST_SCALE)
+            scales = e4m3_codes(ideal, "F32", Block(*ideal.shape), np.ones(1, np.float32), rounds=False)
+            codes = packed_e2m1_codes(rows.bits, rows.dtype, block, E4M3.values[scales] * second, rounds=False)
+        return {WEIGHT: codes, SCALE: scales, SCALE_2: np.array([[second]], "<f4")}
 
     def dequantize(self, stored: StoredRows, dtype: str) -> Array:
         table = E4M3.values if self.bits == 8 else _E2M1 if self.has_second_scale else E2M1.values
@@ -230,6 +322,12 @@ class Int4RowPairs(ReadOnlyFormat):
 
     def codes(self, stored: StoredRows) -> Codes:
         return Codes(_INT4.astype(np.int16)[_in_rows(stored)], -8, 7, stored.floats(SCALE), uniform=True)
+
+
+def _second_scale(extremes: Extremes) -> np.float32:
+    """Return s2."""
+    largest = np.float32(extremes.magnitude)
+    return np.float32(1) if largest == 0 else largest / np.float32(E2M1.largest * E4M3.largest)
 
 
 def _in_rows(stored: StoredRows) -> Array:

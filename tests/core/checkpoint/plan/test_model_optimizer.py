@@ -100,7 +100,7 @@ def test_mixed_precision() -> None:
     config = stated("MIXED_PRECISION", quantized_layers=layers, ignore=["lm_head", "model.layers.1?.*"])
     found = forms(planned(store(modules, config), None))
     assert {name: type(each.layout).__name__ for name, each in found.items()} == {
-        "model.layers.0.mlp.up_proj": "FloatQuantized",
+        "model.layers.0.mlp.up_proj": "Fp8",
         "model.layers.0.mlp.experts.0.up_proj": "FloatGroups",
         "model.layers.1.mlp.up_proj": "FloatGroups",
     }
@@ -149,7 +149,7 @@ CASES: Mapping[str, tuple[HeadersOnly, str]] = {
     ),
     "no second scale": (
         store({A: {name: each for name, each in module("NVFP4").items() if name != "weight_scale_2"}}, stated()),
-        "lacks weight_scale_2 (F32 [1])",
+        "lacks weight_scale_2 (F32 [])",
     ),
     "no scale": (
         store({A: {"weight": ("U8", (256, 128))}, B: module("NVFP4")}, stated()),

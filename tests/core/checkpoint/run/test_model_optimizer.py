@@ -18,7 +18,7 @@ from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.verify.difference import diff
 from requant.checkpoint.verify.verification import verify
-from tests.support.model_directory import contents
+from tests.support.model_directory import contents, make_model
 from tests.support.model_optimizer import Shapes, write_model
 from tests.support.safetensors_files import tensor_places
 
@@ -190,3 +190,64 @@ def test_in_one_pass(name: str, scheme: str, tmp_path: Path) -> None:
     assert json.loads((once / "config.json").read_text())["quantization_config"]["quant_method"] == "compressed-tensors"
     text = plan_text(plan_conversion(LocalStore(tmp_path / "source"), Request(Direction.DEQUANTIZE, None, "")))
     assert "settings of another quantizer: hf_quant_config.json" in text
+
+
+WRITTEN = {
+    "MODELOPT_FP8_PER_CHANNEL_PER_TOKEN": ("FP8_PER_CHANNEL_PER_TOKEN", {"weight_scale": ("F32", [512])}),
+    "MODELOPT_FP8_PB_WO": ("fp8_pb_wo", {"weight_scale": ("F32", [4, 1, 2, 1])}),
+    "MODELOPT_W4A16_NVFP4": ("W4A16_NVFP4", {"weight_scale": ("F8_E4M3", [512, 16]), "weight_scale_2": ("F32", [])}),
+}
+
+
+@pytest.mark.parametrize("scheme", WRITTEN)
+def test_what_is_written(scheme: str, tmp_path: Path) -> None:
+    """The tensors, and the two files that say what they are; and all of it is read back."""
+    source = make_model(tmp_path / "source", size=256, shards=1)
+    target = convert(source, tmp_path / "target", scheme)
+    algorithm, scales = WRITTEN[scheme]
+    (path,) = target.glob("*.safetensors")
+    up = "model.layers.0.mlp.up_proj"
+    found = {each.name: (each.dtype, list(each.shape)) for each in tensor_places(path) if each.name.startswith(up)}
+    codes = ("U8", [512, 128]) if "weight_scale_2" in scales else ("F8_E4M3", [512, 256])
+    assert found == {f"{up}.{suffix}": each for suffix, each in {"weight": codes, **scales}.items()}
+    group = {"group_size": 16} if "weight_scale_2" in scales else {}
+    producer = {"name": "modelopt", "version": "0.47.0"}
+    quantization = {"quant_algo": algorithm, "kv_cache_quant_algo": None, **group, "exclude_modules": ["lm_head"]}
+    assert json.loads((target / "hf_quant_config.json").read_text()) == {
+        "producer": producer, "quantization": quantization,
+    }  # fmt: skip
+    members = json.loads((target / "config.json").read_text())["quantization_config"]
+    assert (members["quant_method"], members["quant_algo"], members["ignore"]) == ("modelopt", algorithm, ["lm_head"])
+    assert verify(LocalStore(target), LocalStore(source)).faults == ()
+    assert "hf_quant_config.json" in json.loads((target / "requant-manifest.json").read_text())["files"]
+    plain = convert(target, tmp_path / "plain", None)
+    (target / "config.json").write_text(json.dumps({"torch_dtype": "bfloat16"}))
+    (target / "requant-manifest.json").unlink()
+    alone = convert(target, tmp_path / "alone", None)
+    weights = [(each / path.name).read_bytes() for each in (plain, alone)]
+    assert weights[0] == weights[1]
+
+
+def test_its_own_file_is_checked_and_made_again(tmp_path: Path) -> None:
+    source = make_model(tmp_path / "source", size=256)
+    target = convert(source, tmp_path / "target", "MODELOPT_W4A16_NVFP4")
+    expected = contents(target)
+    own = target / "hf_quant_config.json"
+    own.write_bytes(own.read_bytes().replace(b"16", b"32"))
+    details = {fault.detail for fault in verify(LocalStore(target), LocalStore(source)).faults}
+    assert "its text differs from the conversion of the source" in details
+    own.unlink()
+    faults = {(fault.file, fault.detail) for fault in verify(LocalStore(target)).faults}
+    assert (own.name, "the file is missing; requant-manifest.json names it") in faults
+    assert contents(convert(source, target, "MODELOPT_W4A16_NVFP4")) == expected
+    # That of a source is not carried along.
+    again = convert(target, tmp_path / "again", "FP8_DYNAMIC")
+    assert not (again / own.name).exists()
+
+
+def test_modules_that_are_left_are_excluded(tmp_path: Path) -> None:
+    write(tmp_path / "source", MODELS["deepseek nvfp4"])
+    target = convert(tmp_path / "source", tmp_path / "target", "MODELOPT_FP8_PER_CHANNEL_PER_TOKEN")
+    stated = json.loads((target / "hf_quant_config.json").read_text())["quantization"]["exclude_modules"]
+    assert stated == ["lm_head", "model.embed_tokens", "model.layers.0.mlp.gate", "model.layers.1.mlp.gate"]
+    assert verify(LocalStore(target), LocalStore(tmp_path / "source")).faults == ()

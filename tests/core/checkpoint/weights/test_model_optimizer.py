@@ -16,11 +16,11 @@ from requant.checkpoint.quantization_config.model_optimizer import formats_from_
 from requant.checkpoint.safetensors.header import DTYPES as STORED
 from requant.checkpoint.weights.floats import bits_of, values
 from requant.checkpoint.weights.model_optimizer import ModelOptimizerWeight
-from requant.checkpoint.weights.weight_format import PlainRows, StoredRows, StoredTensor, WeightFormat
+from requant.checkpoint.weights.weight_format import Extremes, PlainRows, StoredRows, StoredTensor, WeightFormat
 from requant.errors import CheckpointError
 from tests.oracles import model_optimizer as oracle
 from tests.support.cases import sample
-from tests.support.stored_weights import dequantized
+from tests.support.stored_weights import dequantized, matrix, quantized
 
 VECTORS = Path(__file__).parents[3] / "vectors" / "model_optimizer_weights.json"
 DTYPES = ("BF16", "F16", "F32")
@@ -50,9 +50,7 @@ def restored(described: WeightFormat, parts: Parts, dtype: str) -> np.ndarray:
     scale = parts["weight_scale"][0]
     stored = resolved.stored(scale if scale in DTYPES else dtype, shape)
     assert {each.suffix: each.dtype for each in stored} == {suffix: name for suffix, (name, _) in parts.items()}
-    matrices = {
-        each.suffix: parts[each.suffix][1].reshape(each.shape if len(each.shape) == 2 else (1, -1)) for each in stored
-    }
+    matrices = {each.suffix: parts[each.suffix][1].reshape(matrix(each.shape)) for each in stored}
     places = {each.suffix: (each.dtype, each.shape) for each in stored}
     whole = -(-shape[0] // together) * together
     first, *others = (
@@ -153,7 +151,7 @@ def test_blocks_of_fp8_that_are_cut_off(rank: int, dtype: str) -> None:
     codes, scales = random.integers(0, 256, (300, 200), np.uint8), scales_of(24)[-6:].reshape(3, 2)
     shape = (3, 1, 2, 1) if rank == 4 else (3, 2)
     parts: Parts = {"weight": fp8(codes), "weight_scale": ("F32", scales.reshape(shape))}
-    found = restored(form("FP8_PB_WO"), {**parts, "weight_scale": ("F32", scales)}, dtype)
+    found = restored(form("FP8_PB_WO"), parts, dtype)
     rows = sample(range(300), 30)
     expected = [
         [oracle.scaled(oracle.e4m3(int(codes[i, j])), float(scales[i // 128, j // 128]), dtype) for j in range(200)]
@@ -161,7 +159,7 @@ def test_blocks_of_fp8_that_are_cut_off(rank: int, dtype: str) -> None:
     ]
     same(found[list(rows)], expected, dtype)
     small = form("fp8_pb_real", group_size=64).stored("F32", (300, 200))
-    assert [each.shape for each in small] == [(300, 200), (5, 4)]
+    assert [each.shape for each in small] == [(300, 200), (5, 1, 4, 1)]
 
 
 def packed_pairs(codes: np.ndarray) -> np.ndarray:
@@ -255,14 +253,15 @@ def test_what_cannot_be_resolved(algorithm: str, parts: dict[str, Any], message:
 
 def test_it_is_read_only() -> None:
     rows = PlainRows(np.zeros((2, 16), np.uint16), "BF16", (2, 16), 0)
-    for algorithm in ("FP8", "NVFP4", "W4A16_AWQ"):
-        described = form(algorithm, group_size=16)
-        for each in (described, described.layout) if algorithm != "FP8" else (described,):
-            with pytest.raises(CheckpointError, match="read only: choose a scheme as the target"):
-                each.quantized(rows, None)
+    for algorithm in ("FP8", "MXFP8", "W8A16", "W4A16_AWQ"):
+        with pytest.raises(CheckpointError, match="read only: "):
+            form(algorithm, group_size=16).quantized(rows, None)
 
 
-@pytest.mark.parametrize("case", json.loads(VECTORS.read_text())["cases"], ids=lambda case: case["name"])
+VECTOR_CASES = json.loads(VECTORS.read_text())["cases"]
+
+
+@pytest.mark.parametrize("case", VECTOR_CASES, ids=lambda case: case["name"])
 def test_what_model_optimizer_computed(case: dict[str, Any]) -> None:
     parts: Parts = {
         suffix: (
@@ -284,3 +283,98 @@ def test_the_oracle_knows_small_floats() -> None:
     np.testing.assert_array_equal([oracle.e4m3(code) for code in range(256)], theirs)
     nibbles = CODES[:16].view(ml_dtypes.float4_e2m1fn).astype(np.float32)
     np.testing.assert_array_equal([oracle.e2m1(code) for code in range(16)], nibbles)
+
+
+def weights(dtype: str, shape: tuple[int, int], seed: int) -> np.ndarray:
+    """Bits: ties of both codes and their neighbours, rows and groups of zeros, -0, and magnitudes far apart."""
+    random = np.random.default_rng(seed)
+    steps = random.integers(-24, 25, shape) * 0.25
+    far = 2.0 ** random.integers(-12, 3, (shape[0], shape[1] // 16)).astype(float)
+    numbers = steps * np.repeat(far, 16, axis=1) * random.choice([1.0, 1.0, 0.37], shape)
+    numbers[2] = 0
+    numbers[3, 16:32] = -0.0
+    numbers[5, :16] *= 2.0**-20
+    numbers[7, 40] = 300
+    return bits_of(numbers.astype(np.float32), dtype)
+
+
+def pieces(described: WeightFormat, bits: np.ndarray, dtype: str) -> dict[str, np.ndarray]:
+    together = described.rows_together
+    first, *others = (
+        quantized(described, bits, dtype, rows) for rows in (together, 3 * together, 400 // together * together)
+    )
+    for other in others:
+        for suffix, array in first.items():
+            np.testing.assert_array_equal(other[suffix].view(np.uint8), array.view(np.uint8), suffix)
+    return first
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_fp8_is_written(dtype: str) -> None:
+    bits = weights(dtype, (13, 96), 1)
+    found = pieces(form("FP8_PER_CHANNEL_PER_TOKEN"), bits, dtype)
+    numbers = values(bits, dtype).astype(float).tolist()
+    scales = [oracle.fp8_scale(row) for row in numbers]
+    assert found["weight_scale"].tolist() == [scales]
+    expected = [[oracle.fp8_code(each, scale) for each in row] for row, scale in zip(numbers, scales, strict=True)]
+    np.testing.assert_array_equal(found["weight"], expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_fp8_is_written_in_blocks(dtype: str) -> None:
+    """Those at the edges are cut off."""
+    bits = weights(dtype, (35, 96), 2)[:, :90].copy()
+    found = pieces(form("FP8_PB_WO", group_size=16), bits, dtype)
+    numbers = values(bits, dtype).astype(float)
+    scales = [
+        [oracle.fp8_scale(numbers[i : i + 16, j : j + 16].reshape(-1).tolist()) for j in range(0, 90, 16)]
+        for i in range(0, 35, 16)
+    ]
+    assert found["weight_scale"].reshape(3, 6).tolist() == scales
+    expected = [[oracle.fp8_code(float(numbers[i, j]), scales[i // 16][j // 16]) for j in range(90)] for i in range(35)]
+    np.testing.assert_array_equal(found["weight"], expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("factor", [1.0, 2.0**-13, 1.37])
+def test_nvfp4_is_written(factor: float, dtype: str) -> None:
+    bits = bits_of(values(weights(dtype, (13, 96), 3), dtype) * np.float32(factor), dtype)
+    found = pieces(form("W4A16_NVFP4"), bits, dtype)
+    numbers = values(bits, dtype).astype(float)
+    second = oracle.nvfp4_second(numbers.reshape(-1).tolist())
+    assert found["weight_scale_2"].tolist() == [[second]]
+    scales = [[oracle.nvfp4_scale(row[j : j + 16].tolist(), second) for j in range(0, 96, 16)] for row in numbers]
+    np.testing.assert_array_equal(found["weight_scale"], scales)
+    codes = np.array(
+        [
+            [oracle.nvfp4_code(float(row[j]), of_row[j // 16], second) for j in range(96)]
+            for row, of_row in zip(numbers, scales, strict=True)
+        ]
+    )
+    np.testing.assert_array_equal(found["weight"], codes[:, ::2] | codes[:, 1::2] << 4)
+
+
+def test_zeros_have_a_scale_of_1() -> None:
+    """Where an export of ModelOpt stops, or writes NaN."""
+    zeros = np.zeros((2, 16), np.float32)
+    for algorithm in ("FP8_PER_CHANNEL_PER_TOKEN", "FP8_PB_WO", "W4A16_NVFP4"):
+        found = quantized(form(algorithm), zeros, "F32", 128)
+        assert not found["weight"].any()
+        assert (found.get("weight_scale_2", found["weight_scale"]) == 1).all()
+
+
+def test_a_second_scale_that_underflows() -> None:
+    layout = form("W4A16_NVFP4")
+    assert not layout.overflows(Extremes(0, 0), "F32")
+    assert not layout.overflows(Extremes(-2e-42, 0), "F32")
+    assert layout.overflows(Extremes(0, 1e-42), "F32")
+
+
+@pytest.mark.parametrize("case", [case for case in VECTOR_CASES if "weight" in case], ids=lambda case: case["name"])
+def test_what_model_optimizer_wrote(case: dict[str, Any]) -> None:
+    weight = case["weight"]
+    bits = np.frombuffer(b64decode(weight["data"]), STORED[weight["dtype"]].array).reshape(weight["shape"])
+    found = pieces(form(case["quant_algo"], group_size=case["group_size"]), bits, weight["dtype"])
+    assert found.keys() == case["stored"].keys()
+    for suffix, each in case["stored"].items():
+        assert found[suffix].tobytes() == b64decode(each["data"]), suffix

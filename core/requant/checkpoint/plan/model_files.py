@@ -12,32 +12,54 @@ from requant.checkpoint.ordering import sorted_in_pieces
 from requant.checkpoint.plan.model import Plan, Task
 from requant.checkpoint.plan.refusals import Refusals
 from requant.checkpoint.plan.source import CONFIG
-from requant.checkpoint.quantization_config.members import LANGUAGE_MODEL, OLD_NAME, QUANTIZATION
 from requant.checkpoint.safetensors.reader import INDEX
 from requant.checkpoint.storage.local_writer import PART
 from requant.checkpoint.storage.store import StoredFile
 from requant.checkpoint.weights.floats import TORCH_NAMES
-from requant.errors import excerpt
+from requant.errors import CheckpointError, excerpt
 from requant.errors.cancellation import checked
 
+QUANTIZATION = "quantization_config"
+_OLD_NAME = "compression_config"
+_LANGUAGE_MODEL = "text_config"
 _DTYPE_MEMBERS = ("dtype", "torch_dtype")
+
+
+def quantization_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the quantization_config of config.json, None if there is none.
+
+    Looks where vLLM and compressed-tensors look: `quantization_config`, that of `text_config`, `compression_config`.
+    Raises CheckpointError for one that is no object.
+    """
+    nested = config.get(_LANGUAGE_MODEL)
+    for members in (
+        config.get(QUANTIZATION),
+        nested.get(QUANTIZATION) if isinstance(nested, dict) else None,
+        config.get(_OLD_NAME),
+    ):
+        if isinstance(members, dict):
+            return members
+        if members is not None:
+            detail = f"quantization_config is {excerpt(str(members))}; expected an object"
+            raise CheckpointError(detail, file="config.json")
+    return None
 
 
 def with_quantization(config: Mapping[str, Any], members: Mapping[str, Any]) -> bytes:
     """Return the text of a config.json with the quantization_config of its weights, in the place of another."""
     kept = _unquantized(config)
-    nested = kept.get(LANGUAGE_MODEL)
+    nested = kept.get(_LANGUAGE_MODEL)
     if isinstance(nested, dict):
-        kept[LANGUAGE_MODEL] = _unquantized(nested)
+        kept[_LANGUAGE_MODEL] = _unquantized(nested)
     return _text({**kept, QUANTIZATION: members})
 
 
 def without_quantization(config: Mapping[str, Any], dtype: str) -> bytes:
     """Return the text of a config.json of plain weights, with their dtype wherever it states one."""
     plain = _plain(config, dtype)
-    nested = plain.get(LANGUAGE_MODEL)
+    nested = plain.get(_LANGUAGE_MODEL)
     if isinstance(nested, dict):
-        plain[LANGUAGE_MODEL] = _plain(nested, dtype)
+        plain[_LANGUAGE_MODEL] = _plain(nested, dtype)
     return _text(plain)
 
 
@@ -47,12 +69,12 @@ def _plain(part: Mapping[str, Any], dtype: str) -> dict[str, Any]:
 
 
 def _unquantized(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in part.items() if name not in (QUANTIZATION, OLD_NAME)}
+    return {name: value for name, value in part.items() if name not in (QUANTIZATION, _OLD_NAME)}
 
 
 def stated_dtype(config: Mapping[str, Any]) -> str | None:
     """Return the dtype of the model's weights by its name in safetensors, None where config.json does not say it."""
-    for part in (config, config.get(LANGUAGE_MODEL)):
+    for part in (config, config.get(_LANGUAGE_MODEL)):
         if isinstance(part, dict):
             for name in _DTYPE_MEMBERS:
                 for dtype, stated in TORCH_NAMES.items():

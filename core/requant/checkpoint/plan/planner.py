@@ -18,6 +18,7 @@ from requant.checkpoint.plan.model import Direction, Plan, QuantizeStep, Request
 from requant.checkpoint.plan.model_files import (
     check_file_names,
     index_of,
+    quantization_of,
     split_copied_files,
     stated_dtype,
     with_quantization,
@@ -29,7 +30,6 @@ from requant.checkpoint.plan.source import Reserve, Source, read_source, unlimit
 from requant.checkpoint.plan.stored_formats import stored_formats
 from requant.checkpoint.plan.warnings import left_out_warnings, quantization_warnings
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
-from requant.checkpoint.quantization_config.members import quantization_of
 from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.selection import Selection, with_default_entries

@@ -18,7 +18,7 @@ from typing import Any
 
 from requant.checkpoint.plan.refusals import Refusals, parameter_of
 from requant.checkpoint.quantization_config import model_optimizer
-from requant.checkpoint.quantization_config.members import QUANTIZATION, member, quantization_of
+from requant.checkpoint.quantization_config.members import member
 from requant.checkpoint.safetensors.header import Header, TensorEntry
 from requant.checkpoint.safetensors.reader import INDEX, MAX_INDEX_BYTES, parse_index, read_header
 from requant.checkpoint.safetensors.scanner import Text
@@ -85,6 +85,7 @@ WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 SAFETENSORS = ".safetensors"
 
+_QUANTIZATION = ("quantization_config", "compression_config")
 MAX_CONFIG_BYTES = 4 << 20
 MAX_SHARDS = 10_000
 
@@ -176,13 +177,15 @@ def _with_other_quantization(
     A `quant_algo` of null is that of plain weights.
     """
     name = model_optimizer.FILE
-    if name not in files or quantization_of(config) is not None:
+    nested = config.get("text_config")
+    parts = (config, nested) if isinstance(nested, dict) else (config,)
+    if name not in files or any(part.get(each) is not None for part in parts for each in _QUANTIZATION):
         return config
     members = _json_object(store, files[name], reserve)
     stated = member(members, model_optimizer.NESTED, dict, name)
     if stated is None or stated.get("quant_algo") is None:
         return config
-    return {**config, QUANTIZATION: {"quant_method": model_optimizer.METHOD, model_optimizer.NESTED: stated}}
+    return {**config, _QUANTIZATION[0]: {"quant_method": model_optimizer.METHOD, model_optimizer.NESTED: stated}}
 
 
 def _json_object(store: Store, file: StoredFile, reserve: Reserve) -> dict[str, Any]:

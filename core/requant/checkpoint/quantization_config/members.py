@@ -1,4 +1,4 @@
-"""Finds the quantization_config of an untrusted config.json, and reads its members."""
+"""Reads members of an untrusted quantization_config."""
 
 from __future__ import annotations
 
@@ -6,30 +6,6 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from requant.errors import CheckpointError, excerpt
-
-QUANTIZATION, OLD_NAME = "quantization_config", "compression_config"
-LANGUAGE_MODEL = "text_config"
-
-
-def quantization_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the quantization_config of config.json, None if there is none.
-
-    Looks where vLLM and compressed-tensors look: `quantization_config`, that of `text_config`, `compression_config`.
-    Raises CheckpointError for one that is no object.
-    """
-    nested = config.get(LANGUAGE_MODEL)
-    for members in (
-        config.get(QUANTIZATION),
-        nested.get(QUANTIZATION) if isinstance(nested, dict) else None,
-        config.get(OLD_NAME),
-    ):
-        if isinstance(members, dict):
-            return members
-        if members is not None:
-            detail = f"quantization_config is {excerpt(str(members))}; expected an object"
-            raise CheckpointError(detail, file="config.json")
-    return None
-
 
 _NOUNS: Mapping[type, str] = {
     bool: "true or false",

@@ -18,9 +18,9 @@ from math import isfinite
 import numpy as np
 
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Request, SourceRange
+from requant.checkpoint.plan.model_files import quantization_of
 from requant.checkpoint.plan.planner import plan_of
 from requant.checkpoint.plan.source import read_source
-from requant.checkpoint.quantization_config.members import quantization_of
 from requant.checkpoint.run.stored_weight import (
     ELEMENTS,
     Files,

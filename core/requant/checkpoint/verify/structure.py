@@ -10,10 +10,10 @@ from typing import Any
 
 from requant.checkpoint.name_patterns import check_linear
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Plan, Request, request_of
+from requant.checkpoint.plan.model_files import quantization_of
 from requant.checkpoint.plan.planner import plan_of
 from requant.checkpoint.plan.source import Source, read_source
 from requant.checkpoint.quantization_config.compressed_tensors import METHOD, targets_and_ignore
-from requant.checkpoint.quantization_config.members import quantization_of
 from requant.checkpoint.run.destination import CONFIG, INDEX, MANIFEST, SEAL, Manifest, read_manifest, sealed
 from requant.checkpoint.selection import Selection
 from requant.checkpoint.storage.store import Store, StoredFile

@@ -174,7 +174,7 @@ class Fp8(FloatQuantized):
 
     def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
         if self.grouping.height is None:
-            raise CheckpointError("FP8 with one scale for a tensor is read only: its activations need a scale, too")
+            raise CheckpointError("FP8 with one scale for a tensor is only read; its activations need a scale, too")
         block = Block(self.grouping.height, min(self.grouping.width or rows.shape[1], rows.shape[1]))
         largest = largest_magnitudes(rows.bits, rows.dtype, block)
         scales = np.where(largest == 0, np.float32(1), largest / np.float32(E4M3.largest))

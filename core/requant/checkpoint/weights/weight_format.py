@@ -219,10 +219,10 @@ class WeightFormat(ABC):
 
 
 class ReadOnlyFormat(WeightFormat):
-    """A format in which weights are read and never written."""
+    """A format that is dequantized, and that no scheme quantizes to."""
 
     def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
-        raise CheckpointError(f"{type(self).__name__} is a format that is read only: choose a scheme as the target")
+        raise CheckpointError(f"{type(self).__name__} is only read; choose a scheme to quantize to")
 
 
 def check_groups(shape: tuple[int, int], group: int) -> None:

@@ -254,7 +254,7 @@ def test_what_cannot_be_resolved(algorithm: str, parts: dict[str, Any], message:
 def test_it_is_read_only() -> None:
     rows = PlainRows(np.zeros((2, 16), np.uint16), "BF16", (2, 16), 0)
     for algorithm in ("FP8", "MXFP8", "W8A16", "W4A16_AWQ"):
-        with pytest.raises(CheckpointError, match="read only: "):
+        with pytest.raises(CheckpointError, match="is only read; "):
             form(algorithm, group_size=16).quantized(rows, None)
 
 

@@ -109,5 +109,5 @@ def test_orders_of_tensor_cores_are_refused(order: int) -> None:
 
 
 def test_it_is_read_only() -> None:
-    with pytest.raises(CheckpointError, match="LlmInt8 is a format that is read only: choose a scheme"):
+    with pytest.raises(CheckpointError, match="LlmInt8 is only read; choose a scheme"):
         LlmInt8().quantized(PlainRows(np.zeros((1, 3), np.uint16), "BF16", (1, 3), 0), None)

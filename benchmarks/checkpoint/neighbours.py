@@ -90,6 +90,22 @@ def side_by_side(source: Path, work: Path, scheme: str) -> Row:
     return Row(scheme, written, same, {name: medians(of) for name, of in samples.items()})
 
 
+CARRIED = "W8A8 of the first layer"
+
+
+def carried(source: Path, work: Path) -> dict[str, Usage]:
+    """Convert one layer and carry all others over, in turns with a copy of the source."""
+    target = work / "output"
+    command = quantize(source, target, SCHEMES[0], THREADS, "--targets", r"re:.*layers\.0\.")
+    commands = {OURS: command, COPY: [*module("copying"), str(source), str(target)]}
+    samples: dict[str, list[Usage]] = {name: [] for name in commands}
+    for _ in range(_ROUNDS):
+        for name in random.sample(list(samples), len(samples)):
+            samples[name].append(run(commands[name], THREADS, target))
+            shutil.rmtree(target)
+    return {name: medians(of) for name, of in samples.items()}
+
+
 def medians(samples: Sequence[Usage]) -> Usage:
     """Return the median of each figure."""
     return Usage(

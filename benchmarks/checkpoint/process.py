@@ -34,6 +34,8 @@ class Usage:
 def run(command: Sequence[str], threads: int, output: Path | None = None) -> Usage:
     """Run a command in so many threads, then bring its output to the disk. Raise RuntimeError if it fails."""
     environment = {**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": str(threads), "PYTHONWARNINGS": "ignore"}
+    # What is installed is compiled when it is; so is ours, by the first run.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
         [sys.executable, "-I", "-S", str(_USAGE), *command], cwd=ROOT, env=environment, capture_output=True, text=True
     )

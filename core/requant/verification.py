@@ -45,10 +45,13 @@ def verify_checkpoint(
     )
 
 
-def diff_checkpoints(a: Location, b: Location, *, threads: int | None = None) -> CheckpointDifference:
+def diff_checkpoints(
+    a: Location, b: Location, *, numbers: bool = False, threads: int | None = None
+) -> CheckpointDifference:
     """Return where two models differ, tensor by tensor: codes in steps, floats in ulps.
 
     Quantized weights are compared code by code if both models store them in the same format, and by their values
-    otherwise. Raise CheckpointError for what is no checkpoint, or cannot be read.
+    otherwise. With `numbers`, what is compared are the numbers that are stored, exactly: the products of codes and
+    scales. Raise CheckpointError for what is no checkpoint, or cannot be read.
     """
-    return diff(open_source(a), open_source(b), threads=threads)
+    return diff(open_source(a), open_source(b), numbers=numbers, threads=threads)

@@ -7,7 +7,15 @@ from functools import cache, partial
 
 import numpy as np
 
-from requant.checkpoint.gguf.tensor_types import READABLE, TENSOR_TYPES, TensorType, read_elements, write_elements
+from requant.checkpoint.gguf.tensor_types import (
+    READABLE,
+    SEARCHED,
+    TENSOR_TYPES,
+    WRITABLE,
+    TensorType,
+    read_elements,
+    write_elements,
+)
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.schemes import SCHEMES, scheme_named
@@ -79,8 +87,10 @@ def gguf_cases() -> Iterator[Case]:
         for kind, values in _tensors().items():
             flat = values.reshape(-1)
             flat = np.ascontiguousarray(flat[: flat.size // 256 * 256])
-            if kind != "special":
+            if kind != "special" and type_.name in WRITABLE:
                 yield Case(f"gguf {type_.name} of {kind}", partial(_gguf, flat, type_))
+            if kind != "special" and type_.name in SEARCHED:
+                yield Case(f"gguf {type_.name} of {kind} by importance", partial(_gguf_by_importance, flat, type_))
         yield Case(f"gguf {type_.name} of any bytes", partial(_gguf_of_bytes, type_))
 
 
@@ -88,6 +98,11 @@ def _gguf(values: Array, type_: TensorType) -> Found:
     stored = write_elements(values, type_)
     yield stored
     yield read_elements(stored, type_)
+
+
+def _gguf_by_importance(values: Array, type_: TensorType) -> Found:
+    importance = np.square(np.arange(256, dtype=np.float32) % np.float32(37))
+    yield write_elements(values, type_, importance=importance)
 
 
 def _gguf_of_bytes(type_: TensorType) -> Found:

@@ -37,6 +37,8 @@ from tests.requests.inference import inference
 
 ROUTE = "/v1/identify"
 EXAMPLE: dict[str, Any] = json.loads(json.dumps(OPERATIONS["identify"].example))
+assert OPERATIONS["identify"].calls is not None
+CALLED = OPERATIONS["identify"].calls.operations
 INPUT, OUTPUT = np.array([585, 7984, -12], np.int32), np.array([1, 31, -1], np.int8)
 INPUT_TYPE, OUTPUT_TYPE = "!quant.uniform<i32:f32, 0.001>", "!quant.uniform<i8:f32, 0.25:-1>"
 ARGUMENTS = {"input": INPUT, "input_type": INPUT_TYPE, "output_type": OUTPUT_TYPE}
@@ -140,6 +142,85 @@ def test_records_and_numbers_are_observed_by_name(client: httpx.Client, capsys: 
     texts = {"scales": ["0.011764706"], "zero_points": [-43]}
     call = {"operation": "derive_from_range", "arguments": arguments, "observed": texts}
     assert client.post(ROUTE, json={"calls": [call]}).json()["consistent"]
+
+
+def small_floats(element: str) -> tuple[dict[str, Any], np.ndarray[Any, Any]]:
+    """A call of quantize to a small float, without what was observed, and the numbers that it gives."""
+    given = [1.0, 2.5, -0.1, 0.3]
+    arguments = {"input": {"type": "tensor<4xf32>", "values": given}, "output_type": element}
+    real = requant.dequantize(requant.quantize(np.array(given, np.float32), element), input_type=element)
+    return {"operation": "quantize", "arguments": arguments}, real
+
+
+@pytest.mark.parametrize("element", ["f8E4M3FN", "f8E5M2FNUZ", "f4E2M1FN", "f6E2M3FN", "bf16", "f16"])
+def test_small_floats_are_observed_as_numbers_or_as_their_reply(client: httpx.Client, element: str) -> None:
+    call, numbers = small_floats(element)
+    reply = client.post("/v1/quantize", json=call["arguments"]).json()
+    answers = [
+        client.post(ROUTE, json={"calls": [{**call, "observed": each}]}).json()["consistent"]
+        for each in (reply, {"output": {"values": numbers.tolist()}}, {"output": reply["output"]["values"]})
+    ]
+    assert {"profile": "stablehlo"} in answers[0][0]["candidates"]
+    assert answers[1:] == answers[:1] * 2
+
+
+@pytest.mark.parametrize("element", ["f8E4M3FN", "bf16"])
+def test_a_model_s_own_reply_is_observed(client: httpx.Client, element: str) -> None:
+    given = {"datatype": "FP32", "shape": [3], "data": [1.0, 2.5, -0.1]}
+    body = {"inputs": [{**given, "name": "x"}], "parameters": {"output_type": element}}
+    [output] = client.post("/v2/models/quantize/infer", json=body).json()["outputs"]
+    arguments = {"input": "tensor_0", "output_type": element}
+    calls = json.dumps([{"operation": "quantize", "arguments": arguments, "observed": {"output": "tensor_1"}}])
+    inputs = [{**given, "name": "tensor_0"}, {**output, "name": "tensor_1"}]
+    for each in inputs:
+        each.pop("parameters", None)
+    reply = client.post("/v2/models/identify/infer", json={"inputs": inputs, "parameters": {"calls": calls}})
+    consistent = as_members(reply.json()["parameters"])["consistent"]
+    assert {"profile": "stablehlo"} in consistent[0]["candidates"]
+
+
+def test_a_number_that_is_too_large_for_a_small_float(client: httpx.Client) -> None:
+    call, _ = small_floats("f8E4M3FN")
+    reply = client.post(ROUTE, json={"calls": [{**call, "observed": {"output": {"values": [1.5, 1e5, 0.0, "NaN"]}}}]})
+    assert (reply.status_code, reply.json()["errors"][0]["pointer"]) == (400, "/calls/0/observed/output/values/1")
+
+
+# What is compared has no rules to tell apart.
+OBSERVABLE = sorted(set(CALLED) - {"compare"})
+
+
+@pytest.mark.parametrize("name", OBSERVABLE)
+def test_an_operation_s_own_reply_is_observed(
+    client: httpx.Client, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    entry, operation = CATALOG[name], CALLED[name]
+    reply = client.post(entry.route, json=entry.example).json()
+    choosing = [each.name for each in operation.options if each.chooses is not None]
+    arguments = {key: each for key, each in entry.example.items() if key not in choosing}
+    chosen = {key: each for key, each in entry.example.items() if key in choosing}
+    if "profile" in reply.get("report", {}) and not chosen:
+        chosen = {"profile": reply["report"]["profile"]}
+    body = {"calls": [{"operation": name, "arguments": arguments, "observed": reply}], "max_compute_seconds": 1}
+    if chosen:
+        body["suspects"] = [each for each in chosen.values() if isinstance(each, str)]
+    answer = client.post(ROUTE, json=body).json()
+    candidates = [each for group in answer["consistent"] for each in group["candidates"]]
+    assert any(chosen.items() <= each.items() for each in candidates), answer
+    (file := tmp_path / "calls.json").write_text(json.dumps(body))
+    assert main(["identify", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["consistent"] == answer["consistent"]
+
+
+def test_what_a_function_gives_is_observed() -> None:
+    given: dict[str, dict[str, Any]] = {
+        "derive_multiplier": {"factors": [0.0123, 0.5]},
+        "derive_from_range": {"minimums": [-1.0], "maximums": [2.0], "storage": "i8"},
+    }
+    for name, arguments in given.items():
+        reply = getattr(requant, name)(**arguments, scheme="litert")
+        call = {"operation": name, "arguments": arguments, "observed": reply}
+        assert {"scheme": "litert"} in requant.identify([call])["consistent"][0]["candidates"]
+    assert requant.identify([{**CALL, "observed": OUTPUT}]) == requant.identify([CALL])
 
 
 def test_unknown_scales_are_read_as_their_storage(client: httpx.Client) -> None:

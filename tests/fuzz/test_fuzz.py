@@ -19,7 +19,7 @@ from tests.requests.document import POSTS
 from tests.support.cases import EXHAUSTIVE
 from tests.support.process_memory import peak_kib
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "150"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "60"))
 # The first requests load kernels and fill caches.
 WARMING_SECONDS = 20.0
 MAX_GROWTH_KIB = 200 << 10

@@ -23,7 +23,7 @@ quantize_onnx(store, "m.onnx", store, "q.onnx", form_named("{scheme}", block_siz
 """
 GGUF = """
 from requant.checkpoint.gguf.quantize import quantize_gguf
-quantize_gguf(store, "m.gguf", store, "q.gguf", "{type_}", threads=2)
+quantize_gguf(store, "m.gguf", store, "q.gguf", "{type_}", threads=2, pure=True)
 """
 
 
@@ -70,8 +70,11 @@ def test_an_onnx_model_of_more_than_2_gib(scheme: str, tmp_path: Path) -> None:
     assert found[0, -1] == pytest.approx(sum(row % 5 - 2 for row in range(k // 64)), abs=0.5)
 
 
-@pytest.mark.parametrize("type_", ["Q8_0", "MXFP4", "F32"])
-def test_a_gguf_file_of_a_gibibyte(type_: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "type_"),
+    [("Q8_0", "Q8_0"), ("MXFP4", "MXFP4"), ("F32", "F32"), ("Q4_K_S", "Q4_K"), ("IQ4_XS", "IQ4_XS")],
+)
+def test_a_gguf_file_of_a_gibibyte(scheme: str, type_: str, tmp_path: Path) -> None:
     writer = gguf.GGUFWriter(str(tmp_path / "m.gguf"), "llama")
     rows, row = 65536, 8192
     writer.add_tensor_info("blk.0.ffn_up.weight", [rows, row], np.dtype(np.float16), rows * row * 2)
@@ -82,8 +85,8 @@ def test_a_gguf_file_of_a_gibibyte(type_: str, tmp_path: Path) -> None:
     with (tmp_path / "m.gguf").open("r+b") as file:
         size = len(file.read())
         file.truncate(-(-size // 32) * 32 + rows * row * 2)
-    memory = peak_mib(tmp_path, GGUF.format(type_=type_))
+    memory = peak_mib(tmp_path, GGUF.format(type_=scheme))
     assert memory < MAX_MIB
-    print(f"GGUF of 1 GiB to {type_}: {memory} MiB")  # noqa: T201
+    print(f"GGUF of 1 GiB to {scheme}: {memory} MiB")  # noqa: T201
     assert gguf.GGUFReader(tmp_path / "q.gguf").tensors[0].tensor_type.name == type_
     (tmp_path / "q.gguf").unlink()

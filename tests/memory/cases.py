@@ -17,6 +17,7 @@ from requant.calibration.fake_quantize import FAKE_QUANTIZE_SCHEMES, plan_fake_q
 from requant.calibration.finished_type import PerAxis, PerTensor
 from requant.calibration.methods import CALIBRATION_METHODS, CalibrationOptions, Observed, Target, blocks_of
 from requant.calibration.ranges import RangeOptions, range_rule_named
+from requant.checkpoint.gguf.tensor_types import READABLE, TENSOR_TYPES, WRITABLE, read_elements, write_elements
 from requant.checkpoint.schemes import SCHEMES as SCHEME_NAMES
 from requant.checkpoint.schemes import scheme_named as weight_scheme_named
 from requant.checkpoint.weights.blocks import first_not_below, whole_extremes
@@ -313,6 +314,17 @@ def blocks(rng: Rng) -> None:
     dequantize_gguf(quantize_gguf(source, str(rng.choice(list(GGUF_FORMATS)))))
 
 
+def gguf_blocks(rng: Rng) -> None:
+    """Any bytes read, any values written, with the importance of columns and without."""
+    type_ = TENSOR_TYPES[str(rng.choice([name for name in READABLE if name not in ("F32", "F16", "BF16")]))]
+    count = int(rng.choice([0, 1, 2, 15, 16, 17, 33]))
+    read_elements(rng.integers(0, 256, count * type_.block_bytes, np.uint8), type_)
+    if type_.name in WRITABLE:
+        values, rows = f32s(rng, count * type_.block), max(count, 1)
+        importance = f32s(rng, values.size // rows) if rng.random() < 0.5 and count else None
+        write_elements(np.where(np.isfinite(values), values, np.float32(1)), type_, importance=importance)
+
+
 def compare(rng: Rng) -> None:
     shape = shape_of(rng)
     kind = rng.integers(3)
@@ -576,6 +588,7 @@ CASES: Mapping[str, Case] = {
         quantiles,
         requantize,
         blocks,
+        gguf_blocks,
         compare,
         calibrate,
         fake_quantize,

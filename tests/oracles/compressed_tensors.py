@@ -126,6 +126,7 @@ def magnitudes(exponent_bits: int, mantissa_bits: int, count: int) -> list[Fract
 
 E4M3 = magnitudes(4, 3, 0x7F)
 E2M1 = magnitudes(2, 1, 8)
+E2M3 = magnitudes(2, 3, 32)
 
 
 def nearest_code(magnitude: Fraction, values: list[Fraction]) -> int:
@@ -148,15 +149,23 @@ def e2m1_code(weight: Weight, scale: Number, dtype: Dtype, rounds: bool) -> int:
     return nearest_code(abs(quotient), E2M1) | (8 if quotient < 0 else 0)
 
 
+@cache
+def e2m3_code(weight: Weight, scale: Number, dtype: Dtype, rounds: bool) -> int:
+    """The sign of the weight stays; on a GPU, which does not round, not that of a zero."""
+    quotient = Fraction(divided(signed(weight), scale, dtype if rounds else F32))
+    return nearest_code(abs(quotient), E2M3) | (0x20 if weight[0] and (rounds or quotient) else 0)
+
+
 def mx_scale(weights: list[Weight], bits: int, dtype: Dtype) -> tuple[Number, int]:
     """The scale, and the byte that is stored."""
     largest = max(magnitude for _, magnitude in weights)
+    # As much is added as the most significant bit of the mantissa that the element does not have.
+    added = Fraction(1, 16 if bits == 6 else 4)
     if largest >= dtype.smallest_normal:
         exponent = floor_log2(largest)
-        # Two bits of the mantissa are kept, and the last of them rounds up.
-        if largest >= Fraction(7, 4) * Fraction(2) ** exponent:
+        if largest >= (2 - added) * Fraction(2) ** exponent:
             exponent += 1
-    elif largest >= Fraction(3, 4) * dtype.smallest_normal:
+    elif largest >= (1 - added) * dtype.smallest_normal:
         exponent = dtype.lowest
     else:
         # What has no exponent is nothing.
@@ -166,7 +175,7 @@ def mx_scale(weights: list[Weight], bits: int, dtype: Dtype) -> tuple[Number, in
     elif exponent > dtype.highest:
         field = 255
     else:
-        field = min(max(exponent + 127 - (2 if bits == 4 else 8), 0), 255)
+        field = min(max(exponent + 127 - (8 if bits == 8 else 2), 0), 255)
     scale = dtype.nearest(Fraction(2) ** (field - 127)) if field < 255 else inf
     if scale == inf:
         return inf, 127

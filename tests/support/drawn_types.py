@@ -21,7 +21,7 @@ EXPRESSED = ("f32", "f16", "bf16", "f64")
 INTEGERS = ("i2", "u2", "i4", "u4", "i8", "u8", "i12", "i16", "u16", "i32", "u32")
 FLOATS = ("f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E5M2FNUZ", "f4E2M1FN", "f6E2M3FN", "f6E3M2FN")
 SCALES = ("0.5", "0.1", "0.0237", "3.0", "1.0", "1.0000009", "1.0e-40", "1.5e-38", "1.0e-5", "2.0e38", "6.0e-8")
-_FEW, _MANY = 50, 1500
+_FEW, _MANY = 50, 300
 GRANULARITIES = ("per_tensor", "per_axis", "sub_channel", "sub_channel_outer")
 
 

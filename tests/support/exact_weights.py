@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block
+from requant.checkpoint.weights.blocks import Block, Extremes
 from requant.checkpoint.weights.floats import bits_of, values
-from requant.checkpoint.weights.weight_format import Extremes
 from tests.oracles import compressed_tensors as oracle
 
 Stored = dict[str, np.ndarray]
@@ -100,15 +99,26 @@ def float_values(
 
 def mx(rows: np.ndarray, dtype: str, bits: int, *, rounds: bool) -> tuple[Stored, np.ndarray]:
     blocks, exact = Blocks(rows, dtype, Block(1, 32)), oracle.DTYPES[dtype]
-    make, table, sign = (oracle.e2m1_code, oracle.E2M1, 8) if bits == 4 else (oracle.e4m3_code, oracle.E4M3, 0x80)
+    make, table, sign = {
+        4: (oracle.e2m1_code, oracle.E2M1, 8),
+        6: (oracle.e2m3_code, oracle.E2M3, 0x20),
+        8: (oracle.e4m3_code, oracle.E4M3, 0x80),
+    }[bits]
     bytes_ = np.zeros(blocks.shape, np.uint8)
     for place, weights in blocks:
         scale, bytes_[place] = oracle.mx_scale(weights, bits, exact)
         codes = [make(each, scale, exact, rounds) for each in weights]
         power = Fraction(2) ** (int(bytes_[place]) - 127)
         blocks.put(place, codes, float_values(codes, table, sign, power, BF16))
-    codes_ = {"weight_packed": halves(blocks.codes)} if bits == 4 else {"weight": blocks.codes.astype(np.uint8)}
-    return {**codes_, "weight_scale": bytes_}, blocks.values
+    if bits == 8:
+        return {"weight": blocks.codes.astype(np.uint8), "weight_scale": bytes_}, blocks.values
+    packed = halves(blocks.codes) if bits == 4 else four_in_three_bytes(blocks.codes)
+    return {"weight_packed": packed, "weight_scale": bytes_}, blocks.values
+
+
+def four_in_three_bytes(codes: np.ndarray) -> np.ndarray:
+    words = sum(codes[:, place::4] << 6 * place for place in range(4))
+    return np.stack([words >> 8 * byte & 255 for byte in range(3)], axis=-1).reshape(len(codes), -1).astype(np.uint8)
 
 
 def halves(codes: np.ndarray) -> np.ndarray:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
 
 
 def text(value: str | bytes) -> bytes:
@@ -61,3 +64,17 @@ class GgufFile:
             head += text(tensor.name) + struct.pack(f"<I{len(tensor.dimensions)}QIQ", *numbers)
             data += tensor.data + bytes(-len(tensor.data) % self.alignment)
         return head + bytes(-len(head) % self.alignment) + data
+
+
+def legacy_importance(
+    sums: Mapping[str, NDArray[Any]], count: int, chunks: int | None = None, dataset: str | None = None
+) -> bytes:
+    """An importance matrix in the older form, with one count for all."""
+    parts = [struct.pack("<i", len(sums))]
+    for name, values in sums.items():
+        parts += [struct.pack("<i", len(name)), name.encode(), struct.pack("<ii", count, values.size), values.tobytes()]
+    if chunks is not None:
+        parts.append(struct.pack("<i", chunks))
+    if dataset is not None:
+        parts += [struct.pack("<i", len(dataset)), dataset.encode()]
+    return b"".join(parts)

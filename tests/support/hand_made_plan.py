@@ -29,16 +29,9 @@ from requant.checkpoint.plan.model import (
 from requant.checkpoint.safetensors.header import Header, TensorEntry
 from requant.checkpoint.safetensors.writer import head_bytes, layout
 from requant.checkpoint.storage.local import LocalStore
-from requant.checkpoint.weights.weight_format import (
-    Array,
-    Codes,
-    Extremes,
-    PlainRows,
-    Region,
-    StoredRows,
-    StoredTensor,
-    WeightFormat,
-)
+from requant.checkpoint.weights.blocks import Extremes, ScaledCodes
+from requant.checkpoint.weights.floats import Array
+from requant.checkpoint.weights.weight_format import Codes, PlainRows, Region, StoredRows, StoredTensor, WeightFormat
 
 
 class Bytes(WeightFormat):
@@ -73,6 +66,9 @@ class Bytes(WeightFormat):
         assert stored.parts["weight_shape"].tolist() == [list(stored.shape)]
         return (stored.parts["weight_high"].astype(np.uint16) << 8) | stored.parts["weight_low"].T
 
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
+        raise NotImplementedError
+
     def codes(self, stored: StoredRows) -> Codes:
         raise NotImplementedError
 
@@ -96,7 +92,7 @@ class AboveLeast(WeightFormat):
             "weight_largest": np.array([[_bits(extremes.maximum)]]),
         }
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         raise NotImplementedError
 
     def codes(self, stored: StoredRows) -> Codes:

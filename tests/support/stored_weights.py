@@ -8,8 +8,8 @@ from math import prod
 import numpy as np
 
 from requant.checkpoint.safetensors.header import DTYPES
-from requant.checkpoint.weights.blocks import whole_extremes
-from requant.checkpoint.weights.weight_format import Extremes, StoredRows, WeightFormat
+from requant.checkpoint.weights.blocks import Extremes, whole_extremes
+from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 
 
 def matrix(shape: tuple[int, ...]) -> tuple[int, int]:

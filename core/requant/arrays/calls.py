@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from requant.arrays.elements import Array, as_array, as_stored, element_of, flat_bits
-from requant.arrays.observed import observable
+from requant.arrays.observed import observable, outputs_of
 from requant.arrays.types import read_type
 from requant.description import (
     NO_LIMITS,
@@ -201,7 +201,11 @@ def _as_given(name: str, value: Any) -> Any:
 
 
 def _observed(operation: Operation, outputs: Any, tensor: Callable[[Any], Any]) -> dict[str, Array]:
-    """Return observed outputs as arrays, floats of lists as f64."""
+    """Return observed outputs as arrays, floats of lists as f64. An array alone is the first output."""
+    if isinstance(outputs, np.ndarray):
+        outputs = {operation.reply[0].name: outputs}
+    if isinstance(outputs, Mapping):
+        outputs = outputs_of(operation, outputs)
     if not isinstance(outputs, Mapping) or not outputs:
         raise ParameterError("observed outputs are a dictionary of arrays by the names of the outputs")
     for name in outputs:

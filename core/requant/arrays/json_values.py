@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from requant.errors import TensorDataError
 from requant.formats.elements import FLOATS, FloatElement
-from requant.plan.compute_dtype import rounded, widen
+from requant.plan.float_arrays import rounded, widen
 
 Number = int | float | str
 Literals = Callable[[], Sequence[Any]]

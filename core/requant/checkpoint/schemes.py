@@ -1,16 +1,19 @@
 """The quantization schemes for weights, under their established names.
 
-A name may be followed by options, separated by commas, for what shares a scale and for codes with zero points:
+Names are known in any case. One may be followed by options, separated by commas, for what shares a scale and for codes
+with zero points:
 `W4A16:group=32`, `W4A16:channel`, `W8A16:tensor`, `W8A8:asymmetric`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from requant.checkpoint.quantization_config import compressed_tensors, methods, model_optimizer
 from requant.checkpoint.scheme import Preset, Scheme
-from requant.errors.names import entry_named
+from requant.errors import UnknownNameError
+from requant.errors.names import entry_named, in_any_case
 
 __all__ = ["SCHEMES", "Scheme", "scheme_named"]
 
@@ -20,11 +23,21 @@ _PRESETS: Mapping[str, Preset] = {
     **model_optimizer.PRESETS,
 }
 
+_OF_GGUF = re.compile(r"(?:Q[1-8]_(?:[01]|K(?:_[SML])?)|I?Q[1-4]_(?:XXS|XS|NL|S|M|XXL)|TQ[12]_0)", re.IGNORECASE)
+
 SCHEMES = tuple(_PRESETS)
 """The names, without options."""
 
 
 def scheme_named(name: str) -> Scheme:
-    """Return the scheme of that name. Raises UnknownNameError, or ParameterError for an invalid option."""
+    """Return the scheme of that name, in any case. Raises UnknownNameError, or ParameterError for an invalid option."""
     base, _, options = name.partition(":")
-    return entry_named(_PRESETS, base, "scheme")(name, options.split(",") if options else [])
+    known = in_any_case(_PRESETS, base)
+    if known not in _PRESETS and _OF_GGUF.fullmatch(base):
+        raise UnknownNameError(
+            f"'{base}' is a type of GGUF files: convert the model with llama.cpp's convert_hf_to_gguf.py "
+            f"(--outtype bf16 --outfile MODEL.gguf), and quantize MODEL.gguf with --scheme {base}; for safetensors, "
+            f"choose one of {', '.join(SCHEMES)}"
+        )
+    listed = options.split(",") if options else []
+    return entry_named(_PRESETS, known, "scheme")(":".join([known, *([options] if options else [])]), listed)

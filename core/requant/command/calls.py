@@ -19,7 +19,7 @@ import numpy as np
 
 from requant.arrays.elements import Array, shaped
 from requant.arrays.json_values import decode_elements
-from requant.arrays.observed import element_of_output, listed_numbers, observable
+from requant.arrays.observed import element_of_output, listed_numbers, observable, outputs_of
 from requant.arrays.types import read_type
 from requant.command.exit_status import DONE
 from requant.command.tensor_files import read_tensor
@@ -118,8 +118,16 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
         calls, options = _File(arguments.calls, operation).read()
     options |= {each.name: parsed[each.name] for each in operation.options if parsed.get(each.name) is not None}
     report = as_json(report_of(operation, run_operation(operation, {given.name: calls}, {}, options)))
-    output.done(json.dumps(report) if parsed["json"] else "\n".join(_lines(report)), report)
+    output.done(json.dumps(report) if parsed["json"] else "\n".join(_lines(_for_people(report))), report)
     return DONE
+
+
+def _for_people(report: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a reply with words in the place of the names of patterns."""
+    from requant.identification.patterns import in_words
+
+    patterns = report.get("patterns")
+    return {**report, "patterns": list(map(in_words, patterns))} if patterns else report
 
 
 def _call_of(called: Operation, given: Mapping[str, Any], *, observed: bool) -> dict[str, Any]:
@@ -196,7 +204,7 @@ class _File:
                 element = element_of_output(called, observable(called, name), known, stated)
                 return self._output(value, element, [*place, "observed", name])
 
-            read["observed"] = {name: observed(name, each) for name, each in outputs.items()}
+            read["observed"] = {name: observed(name, each) for name, each in outputs_of(called, outputs).items()}
         return read
 
     def _arguments(self, called: Operation, arguments: Mapping[str, Any], place: list[str | int]) -> dict[str, Any]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from requant.errors import StorageError
 from requant.kernels.jit.cache_directory import CacheDirectoryError
+
+if TYPE_CHECKING:
+    from requant.kernels.jit.jit import Kernel
 
 
 def choose_kernels() -> None:
@@ -22,13 +26,15 @@ def choose_kernels() -> None:
         raise StorageError(str(error)) from error
 
 
-def compile_missing(report: Callable[[int, int], None]) -> None:
-    """Compile the kernels of the imported modules, in processes side by side, unless all are in the cache.
+def compile_missing(report: Callable[[int, int], None], kernels: Sequence[Kernel] | None = None) -> None:
+    """Compile kernels, in processes side by side, unless all are in the cache.
 
-    `report` is called with the number of ready kernels and the total. Those in the cache are loaded when first called.
+    `kernels`: None for those of all imported modules. `report` is called with the number of ready kernels and the
+    total. Those in the cache are loaded when first called.
     """
     from requant.kernels.jit.compilation import start_compilation
     from requant.kernels.jit.jit import all_kernels
 
-    if not all(each.is_cached() for each in all_kernels()):
-        start_compilation(os.cpu_count() or 1).finish(report)
+    wanted = all_kernels() if kernels is None else kernels
+    if not all(each.is_cached() for each in wanted):
+        start_compilation(os.cpu_count() or 1, wanted).finish(report)

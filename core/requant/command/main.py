@@ -16,7 +16,7 @@ from types import FrameType, ModuleType
 from typing import NoReturn
 
 from requant.command import serve
-from requant.command.checkpoint import dequantize, diff, plan, quantize, verify, work
+from requant.command.checkpoint import dequantize, diff, plan, quantize, schemes, verify, work
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
 from requant.command.output import described, output_for
 from requant.errors import InvalidRequestError, ParameterError, RequantError, TypeTextError, UnknownNameError
@@ -28,6 +28,7 @@ _CHECKPOINT: dict[str, ModuleType] = {
     "verify": verify,
     "diff": diff,
     "work": work,
+    "schemes": schemes,
 }
 # Errors of what the command line says. What a file holds is no argument.
 _WRONG_ARGUMENTS = (UnknownNameError, ParameterError, TypeTextError, InvalidRequestError)

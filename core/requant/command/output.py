@@ -165,10 +165,12 @@ class _Lines(_Text):
     def __init__(self) -> None:
         self._began: float | None = None
         self._due = 0.0
+        self._compiling = False
 
     def kernels(self, compiled: int, total: int) -> None:
-        if self._is_due() or compiled == total:
-            self._say(f"compiling kernels, {compiled} of {total} (once; they are kept for the next run)")
+        if not self._compiling:
+            self._compiling = True
+            self._say(f"compiling {total - compiled} kernels (once; they are kept for the next run)")
 
     def progress(self, state: Progress) -> None:
         if self._began is None:

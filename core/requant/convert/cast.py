@@ -13,7 +13,7 @@ from requant.errors import UnsupportedError, error_side, excerpt
 from requant.formats.elements import FloatElement
 from requant.mlir.printer import print_type
 from requant.mlir.types import TensorType
-from requant.plan.compute_dtype import COMPUTE_DTYPES, widen
+from requant.plan.float_arrays import COMPUTE_DTYPES, widen
 from requant.plan.operands import static_shape
 from requant.plan.plan import Array, Plan, pieces
 from requant.profiles import Rounding, profile_named

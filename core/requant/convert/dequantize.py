@@ -25,7 +25,8 @@ from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.integer_lanes import storage_of
 from requant.kernels.simd.widen import FloatKind
 from requant.mlir.types import TensorType, Type
-from requant.plan.compute_dtype import COMPUTE_DTYPES, narrowed, rounded_scales, step_precision
+from requant.plan.compute_dtype import rounded_scales, step_precision
+from requant.plan.float_arrays import COMPUTE_DTYPES, narrowed
 from requant.plan.operands import QuantizedOperand, bind, float_element, quantized_operand, static_shape
 from requant.plan.plan import Array, Plan, dequantizing, pieces
 from requant.profiles import Operation, OperationRule, profile_named

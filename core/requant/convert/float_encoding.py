@@ -15,7 +15,7 @@ from requant.kernels.convert.floats.encoding import ENCODE, Field, Scaling
 from requant.kernels.scalar import small_floats as kernels
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.widen import FloatKind
-from requant.plan.compute_dtype import COMPUTE_DTYPES, widen
+from requant.plan.float_arrays import COMPUTE_DTYPES, widen
 from requant.profiles import Rounding
 from requant.profiles.cast import CastRule, FiniteNan, FloatOverflow, NanCode, ScaleRange
 

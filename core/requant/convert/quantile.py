@@ -22,7 +22,8 @@ from requant.formats.float_format import round_to_format
 from requant.kernels.convert.quantile import DEQUANTIZE_QUANTILE, QUANTIZE_QUANTILE
 from requant.kernels.scalar.rounding import Precision
 from requant.mlir.types import QuantileType, TensorType
-from requant.plan.compute_dtype import COMPUTE_DTYPES, narrowed, rounded, rounded_scales, step_precision, widen
+from requant.plan.compute_dtype import rounded_scales, step_precision
+from requant.plan.float_arrays import COMPUTE_DTYPES, narrowed, rounded, widen
 from requant.plan.operands import QuantizedOperand, float_element
 from requant.plan.plan import Array, Plan, dequantizing, pieces, quantizing
 from requant.profiles import OperationRule

@@ -22,7 +22,8 @@ from requant.kernels.jit.processor import HAS_FMA
 from requant.kernels.scalar.reciprocal import reciprocals_agree
 from requant.kernels.simd.widen import FloatKind
 from requant.mlir.types import TensorType
-from requant.plan.compute_dtype import COMPUTE_DTYPES, rounded, rounded_scales, step_precision, widen
+from requant.plan.compute_dtype import rounded_scales, step_precision
+from requant.plan.float_arrays import COMPUTE_DTYPES, rounded, widen
 from requant.plan.operands import QuantizedOperand, float_element, static_shape
 from requant.plan.plan import Array, DeferredPlan, Plan, pieces, quantizing, shared_plan_fields
 from requant.profiles import OperationRule, Rounding, ZeroPoint

@@ -14,7 +14,7 @@ from requant.formats.elements import BYTE, FLOATS, FloatElement, Specials
 from requant.kernels.convert.floats import decoding as kernel
 from requant.kernels.convert.floats.decoding import Field
 from requant.kernels.simd.widen import FloatKind
-from requant.plan.compute_dtype import f32_of_f16
+from requant.plan.float_arrays import f32_of_f16
 
 Array = NDArray[Any]
 

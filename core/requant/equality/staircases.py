@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from requant.convert.explain.explanation import ContradictionError
 from requant.equality.rules import Codes, Part, Rule
 from requant.equality.steps import Segment, TooManySegmentsError, segments
-from requant.errors.cancellation import check_cancelled
+from requant.errors.cancellation import check_cancelled, checked
 
 MAX_THRESHOLDS = 1 << 17
 """Staircases with more are not looked for: to compute all inputs takes less."""
@@ -66,11 +66,18 @@ def staircase(rule: Rule, part: Part) -> Staircase | None:
         else:
             rising.append((piece, first, last))
     starts.append(_thresholds(rule, part, rising))
-    return _staircase(rule, part, pieces, np.unique(np.concatenate(starts)))
+    return _staircase(rule, part, pieces, ascending(starts))
+
+
+def ascending(codes: Sequence[Codes]) -> Codes:
+    """Return all codes in order, each once. They are in order in pieces, which np.unique does not make use of."""
+    found: Codes = np.sort(np.concatenate(codes), kind="stable")
+    return found[np.append(True, found[1:] != found[:-1])] if found.size else found
 
 
 def _changes(rule: Rule, part: Part, piece: Segment) -> Codes:
     """Return the inputs at which the outcome is another than before, of a segment that is computed as a whole."""
+    check_cancelled()
     codes: Codes = np.arange(piece.lowest, piece.highest + 1, dtype=np.int64)
     outcomes = rule.outcomes(part, codes)
     changed: Codes = codes[1:][outcomes[1:] != outcomes[:-1]]
@@ -114,7 +121,7 @@ def _staircase(rule: Rule, part: Part, pieces: Sequence[Segment], starts: Codes)
     at_starts, at_ends = np.split(rule.codes(stored), 2)
     if fails is not None or not np.array_equal(at_starts, at_ends):
         raise ContradictionError(f"{rule.text}: the kernel is no staircase of the steps {part.steps}")
-    for index in np.flatnonzero(undefined).tolist():
+    for index in checked(np.flatnonzero(undefined).tolist()):
         if rule.is_defined(part, int(starts[index])) or rule.is_defined(part, int(ends[index])):
             raise ContradictionError(f"{rule.text}: the kernel has an outcome where the steps have none")
     outcomes[kept] = at_starts

@@ -22,7 +22,7 @@ from fractions import Fraction
 from math import ceil, floor, inf, trunc
 from typing import Any
 
-from requant.errors.cancellation import checked
+from requant.errors.cancellation import check_cancelled
 from requant.formats.elements import FloatElement
 from requant.formats.rounding import Rounding
 
@@ -263,7 +263,7 @@ def segments(steps: Steps, lowest: int, highest: int) -> list[Segment]:
 
     Raise TooManySegmentsError where there are more than MAX_SEGMENTS.
     """
-    return list(checked(_segments(steps, lowest, highest, outcome(steps, lowest)[1], outcome(steps, highest)), 16))
+    return list(_segments(steps, lowest, highest, outcome(steps, lowest)[1], outcome(steps, highest)))
 
 
 def _segments(
@@ -283,6 +283,7 @@ def _segments(
             raise TooManySegmentsError
         inside, outside = lowest, highest
         while outside - inside > 1:
+            check_cancelled()
             middle = (inside + outside) // 2
             if _same_up_to(place, outcome(steps, middle)[1], first):
                 inside = middle

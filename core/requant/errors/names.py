@@ -108,6 +108,12 @@ def entry_named(entries: Mapping[str, Entry], name: str, kind: str) -> Entry:
     return entries[name]
 
 
+def in_any_case(entries: Collection[str], name: str) -> str:
+    """Return the entry that has the letters of a name in any case; the name itself where none has."""
+    wanted = name.casefold()
+    return next((each for each in entries if each.casefold() == wanted), name)
+
+
 def unknown_name(kind: str, name: str, known: Collection[str], *, pointer: str | None = None) -> UnknownNameError:
     """Return the error about a name that is not among the known ones, which the message lists."""
     hint = did_you_mean(name, known)

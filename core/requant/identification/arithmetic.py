@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from requant.calibration.ranges import RangeRule
 from requant.convert.scaling import ScalingPlan
 from requant.integer.add import AddPlan
 from requant.integer.output import OutputStage
@@ -22,6 +23,7 @@ _NAMES: Mapping[type, frozenset[str]] = {
     OutputStage: frozenset({"scheme", "granularity", "multipliers", "factors"}),
     ProductPlan: frozenset({"profile"}),
     AddPlan: frozenset({"profile"}),
+    RangeRule: frozenset({"name", "summary", "formula", "source"}),
     Plan: frozenset({"profile", "rounding", "_plain_report"}),
 }
 

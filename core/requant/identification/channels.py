@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from requant.errors.cancellation import check_cancelled
 from requant.formats.elements import IntegerElement
 from requant.identification.arithmetic import arithmetic_key
 from requant.identification.candidates import Candidate, options_for
+from requant.identification.outcomes import check_size
 from requant.identification.scales import ScaleSearch, Side, element_of, open_side
 from requant.identification.unknowns import (
     MARGIN,
@@ -76,15 +77,24 @@ def search_for(call: ArrayCall, axis: int | None, block_sizes: Sequence[int] | N
     side = open_side(call)
     if side is None:
         if leaves_multipliers_open(call):
+            _check_observed(call)
             own = call.options.get("axis")
             return MultiplierSearch(call, granularity_of(call, axis if own is None else own, block_sizes))
         return None
     if _INPUT not in call.types:
         raise UnsupportedError("unknown scales are looked for in quantize, dequantize and requantize only")
+    _check_observed(call)
     granularity = granularity_of(call, axis, block_sizes)
     if isinstance(granularity, PerTensor):
         return ScaleSearch(call, side)
     return ChannelScaleSearch(call, side, granularity)
+
+
+def _check_observed(call: ArrayCall) -> None:
+    """Raise TypeFitError unless each element of the input has an observed output, UnsupportedError without any."""
+    if _OUTPUT not in call.observed:
+        raise UnsupportedError("unknown scales and multipliers are looked for where the output is observed")
+    check_size(_OUTPUT, call.observed[_OUTPUT].size, prod(static_shape(call.types[_INPUT])))
 
 
 def channels_of(granularity: Granularity, shape: Sequence[int]) -> Array:
@@ -163,7 +173,6 @@ class RowSearch(ABC):
         rows = self._rows(candidate)
         size = max(1, min(_MAX_ROWS, _AT_ONCE // max(1, self._places.shape[1])))
         for start in range(0, len(rows), size):
-            check_cancelled()
             part = rows.among(slice(start, start + size))
             try:
                 yield from list(self._solved(part, candidate, options))
@@ -177,7 +186,6 @@ class RowSearch(ABC):
         refused: RequantError | None = None
         found = 0
         for index in range(len(rows)):
-            check_cancelled()
             row = rows.among(slice(index, index + 1))
 
             def attempt(number: int, row: _Rows = row) -> object:
@@ -223,6 +231,7 @@ class RowSearch(ABC):
         self, rows: _Rows, numbers: Array, candidate: Candidate, options: Mapping[str, Any]
     ) -> tuple[Array, Array]:
         """Return which elements of each row say that its number is too small, and which that it is too large."""
+        check_cancelled()
         filled = self._filled(rows, numbers, candidate)
         value = filled.result(filled.planned(options)).outputs[_OUTPUT]
         places = self._places[rows.channels]
@@ -260,11 +269,12 @@ class ChannelScaleSearch(RowSearch):
         self._other = given
         order = np.argsort(self._of_element, kind="stable")
         ends = np.searchsorted(self._of_element[order], np.arange(granularity.count + 1))
+        self._members = np.split(order, ends[1:-1])
         self._searches: dict[int, ScaleSearch] = {}
+        self._all_rows: _Rows | None = None
         places = []
-        for channel, (start, end) in enumerate(pairwise(ends.tolist())):
+        for channel, members in enumerate(self._members):
             check_cancelled()
-            members = order[start:end]
             search = ScaleSearch(self._of_channel(channel, members), side)
             if search.places.size:
                 self._searches[channel] = search
@@ -279,7 +289,7 @@ class ChannelScaleSearch(RowSearch):
         self._table[list(self._searches)] = padded
         self._inputs, self._seen = np.zeros(self._of_element.size), np.zeros(self._of_element.size)
         for channel, search in self._searches.items():
-            members = order[ends[channel] : ends[channel + 1]]
+            members = self._members[channel]
             self._inputs[members], self._seen[members] = search.inputs, search.observed
 
     @property
@@ -361,16 +371,20 @@ class ChannelScaleSearch(RowSearch):
             yield from super().intervals(candidate)
 
     def _in_tensor(self, channel: int, elements: tuple[int, ...]) -> tuple[int, ...]:
-        members = np.flatnonzero(self._of_element == channel)
+        members = self._members[channel]
         return tuple(sorted(int(members[each]) for each in elements))
 
     def _rows(self, candidate: Candidate) -> _Rows:
-        found = [
-            (channel, zero_point, search.bits_of(low), search.bits_of(high))
-            for channel, search in self._searches.items()
-            for zero_point, (low, high) in search.brackets.items()
-        ]
-        return _Rows(*np.array(found, np.int64).reshape(-1, 4).T)
+        if self._all_rows is None:
+            found = [np.zeros((4, 0), np.int64)]
+            for channel, search in self._searches.items():
+                check_cancelled()
+                zero_points = np.array(list(search.brackets), np.int64)
+                low, high = np.array(list(search.brackets.values())).reshape(-1, 2).T
+                channels = np.full(zero_points.size, channel)
+                found.append(np.stack([channels, zero_points, *map(search.bits_of_each, (low, high))]))
+            self._all_rows = _Rows(*np.concatenate(found, axis=1))
+        return self._all_rows
 
     def _signs(self, rows: _Rows) -> Array:
         inputs = self._inputs[self._table[rows.channels]]

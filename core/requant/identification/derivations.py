@@ -17,7 +17,7 @@ from requant.arrays.calls import ArrayCall, read_option
 from requant.calibration.finished_type import Granularity, PerAxis, PerBlock, PerTensor
 from requant.description import Array, Chooses, Kind, Operation
 from requant.errors import RequantError
-from requant.errors.cancellation import check_cancelled
+from requant.errors.cancellation import check_cancelled, until_late
 from requant.formats.elements import FLOATS, FloatElement
 from requant.formats.float_format import round_to_format
 from requant.identification.scales import element_of
@@ -107,20 +107,18 @@ class DerivationSearch:
             options["shape"] = self._shape
         return options
 
-    def derivations(self, found: Sequence[Interval] | None, is_late: Callable[[], bool]) -> list[Derivation]:
+    def derivations(self, found: Sequence[Interval] | None) -> list[Derivation]:
         """Return what derives the parameters of the type; where it leaves them open, some that are in the intervals
-        that were found.
+        that were found. Those that are not looked for before it is late are not among them.
         """
         fits = fits_intervals(found or ()) if isinstance(self._element, AnyType) else fits_type(self._element)
-        return list(self._all_that(fits, is_late))
+        return list(until_late(self._all_that(fits)))
 
-    def _all_that(self, fits: Fits, is_late: Callable[[], bool]) -> Iterator[Derivation]:
+    def _all_that(self, fits: Fits) -> Iterator[Derivation]:
         """Yield the derivations that fit: of each method and scheme, those with the fewest options."""
         known: dict[bytes, list[tuple[tuple[tuple[str, Any], ...], str | None]]] = {}
         for method in _values(self._of_tensor, "method"):
             check_cancelled()
-            if is_late():
-                return
             ranges = self._ranges(method)
             if ranges is None:
                 continue
@@ -128,7 +126,7 @@ class DerivationSearch:
             key = minimums.tobytes() + maximums.tobytes()
             if key not in known:
                 ranged = replace(self._range, numbers={"minimums": minimums, "maximums": maximums})
-                known[key] = list(self._of_ranges(ranged, fits, is_late))
+                known[key] = list(self._of_ranges(ranged, fits))
             for chosen, stored_as in known[key]:
                 options = (("method", method), *chosen)
                 if self._stored(self._tensor, options, fits) == (True, stored_as):
@@ -145,9 +143,7 @@ class DerivationSearch:
                 self._found[method] = numbers["minimums"].reshape(-1), numbers["maximums"].reshape(-1)
         return self._found[method]
 
-    def _of_ranges(
-        self, ranged: ArrayCall, fits: Fits, is_late: Callable[[], bool]
-    ) -> Iterator[tuple[tuple[tuple[str, Any], ...], str | None]]:
+    def _of_ranges(self, ranged: ArrayCall, fits: Fits) -> Iterator[tuple[tuple[tuple[str, Any], ...], str | None]]:
         """Yield schemes and flags that fit ranges, with what their scales are rounded to."""
         flags = [
             each.name for each in self._of_range.options if each.kind is Kind.BOOLEAN and each.chooses is Chooses.PART
@@ -159,8 +155,6 @@ class DerivationSearch:
                     check_cancelled()
                     if any(each <= set(chosen) for each in enough):
                         continue
-                    if is_late():
-                        return
                     options = (("scheme", scheme), *((name, True) for name in chosen))
                     fitting, stored_as = self._stored(ranged, options, fits)
                     if fitting:

@@ -10,12 +10,15 @@ import numpy as np
 
 from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import flat_bits
-from requant.convert.explain.explanation import Step, parameter_index
+from requant.convert.explain.explanation import Step, StepKind, parameter_index
 from requant.convert.explain.requantize import plan_explainer
+from requant.convert.explain.working import Working
 from requant.description import Array, OperationCall, PlannedWork
 from requant.errors import RequantError
+from requant.errors.cancellation import LateError
 from requant.identification.candidates import Candidate, options_for
 from requant.identification.separation import one_channel
+from requant.integer.add import AddPlan
 from requant.integer.product import ProductPlan
 from requant.mlir.types import TensorType, Type, UniformPerAxisType, UniformSubChannelType
 from requant.plan.operands import static_shape
@@ -35,7 +38,7 @@ def first_divergence(call: ArrayCall, index: int, candidate: Candidate, other: C
     """Return the first step at which an element is computed otherwise, or None where no explanation tells."""
     try:
         steps, others = (_steps(call, index, each) for each in (candidate, other))
-    except RequantError:
+    except (RequantError, LateError):
         return None
     for position in range(max(len(steps), len(others))):
         one = steps[position] if position < len(steps) else None
@@ -46,15 +49,25 @@ def first_divergence(call: ArrayCall, index: int, candidate: Candidate, other: C
 
 
 def _steps(call: ArrayCall, index: int, candidate: Candidate) -> Sequence[Step]:
-    """Return the steps of one element of a conversion, or of the output stage of a product; else none."""
+    """Return the steps of one element of a conversion, of the output stage of a product, or of a sum; else none."""
     if call.operation.explainer is None:
         work = call.planned(options_for(candidate, call))
-        return _steps_of_product(call, work, work.arithmetic, index) if isinstance(work.arithmetic, ProductPlan) else ()
+        match work.arithmetic:
+            case ProductPlan() as product:
+                return _steps_of_product(call, work, product, index)
+            case AddPlan() as addition:
+                return _steps_of_sum(call, work, addition, index)
+        return ()
     options: Mapping[str, Any] = {**call.operation.defaults, **call.options, **options_for(candidate, call)}
     source, target = call.types["input"], options["output_type"]
     output = target.element if isinstance(target, TensorType) else target
     if any(isinstance(each, UniformSubChannelType) for each in (source.element, output)):
         return ()
+    if call.numbers:
+        # Multipliers are those of the whole tensor.
+        explainer = call.operation.explainer(OperationCall(call.types, options, call.numbers))
+        whole = flat_bits(call.arrays["input"], explainer.plan.input_dtype, source.element, "input")
+        return tuple(explainer.element(index, whole).steps)
     place = np.unravel_index(index, static_shape(source))
     one = OperationCall(
         {"input": TensorType((1, 1), _at(source.element, place))},
@@ -82,6 +95,46 @@ def _steps_of_product(call: ArrayCall, work: PlannedWork, plan: ProductPlan, ind
     block = parameter_index(shape, stage.granularity.blocks, position)
     explainer = plan_explainer(stage.of_block(block, plan.elements))
     return explainer.element(position, sums.reshape(-1)).steps
+
+
+_OF_SIDE: Mapping[str, tuple[StepKind, str]] = {
+    "shifted": (StepKind.SHIFT_LEFT, "({side} - z_{side}) * 2^n"),
+    "scaled": (StepKind.MULTIPLY, "round(f_{side} * ({side} - z_{side}))"),
+    "real": (StepKind.CONVERT, "s_{side} * ({side} - z_{side})"),
+}
+_OF_SUM: Mapping[str, tuple[StepKind, str]] = {
+    "sum": (StepKind.ADD, "lhs_scaled + rhs_scaled"),
+    "real_sum": (StepKind.ADD, "lhs_real + rhs_real"),
+    "scaled": (StepKind.SHIFT_RIGHT, "round(f * sum)"),
+    "after_zero_point": (StepKind.ADD_ZERO_POINT, "scaled + z"),
+    "after_clamp": (StepKind.CLAMP, "min(max(y, lowest), highest)"),
+}
+
+
+def _steps_of_sum(call: ArrayCall, work: PlannedWork, plan: AddPlan, index: int) -> Sequence[Step]:
+    """Return the stages of one sum, as the trace of an addition names them."""
+    elements = []
+    for side, operand in (("lhs", plan.lhs), ("rhs", plan.rhs)):
+        stored = flat_bits(call.arrays[side], work.operands[side].dtype, operand.tensor.element, side)
+        places = np.broadcast_to(np.arange(stored.size).reshape(static_shape(operand.tensor)), plan.shape)
+        elements.append(stored[places.reshape(-1)[index : index + 1]])
+    target = np.empty(1, plan.output_dtype)
+    lhs, rhs = elements
+    stages = plan.arithmetic.step(lhs, rhs, target, index, plan.arithmetic.new_counts())
+    working = Working()
+    for name, value in {**stages, "after_clamp": target}.items():
+        side, _, stage = name.partition("_")
+        if side in ("lhs", "rhs"):
+            kind, formula = _OF_SIDE[stage]
+            formula = formula.format(side=side)
+        else:
+            kind, formula = _OF_SUM[name]
+        number = value[0]
+        if value.dtype.kind == "f":
+            working.text(kind, name, formula, str(number), plan.output.expressed.name)
+        else:
+            working.integer(kind, name, formula, int(number))
+    return working.steps
 
 
 def _at(element: _AnyType, place: Sequence[np.intp]) -> _AnyType:

@@ -6,7 +6,8 @@ these data, and no likelihoods: candidates are computed by the real kernels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from requant.arrays.calls import ArrayCall
 from requant.description import Operation
+from requant.errors.cancellation import LateError, check_cancelled, deadline, until_late
 from requant.identification.candidates import Candidate, Candidates, options_for
 from requant.identification.channels import granularity_of
 from requant.identification.derivations import Derivation, DerivationSearch, derivation_search
@@ -119,11 +121,25 @@ def identify(
 
     Where scales or multipliers are not known, there is one of a call, or one for each index of `axis`, or each block.
     With `operations`, by name, what derives the scales that fit is looked for; `derive_known`: known scales, too.
-    `is_late` says that no further candidate is to be tried. Raise TypeFitError if an output has another number of
+    Once `is_late` says so, nothing further is tried. Raise TypeFitError if an output has another number of
     elements than was observed, UnknownNameError for an unknown suspect, and UnsupportedError for unknown scales that
     are not looked for.
     """
-    search = Search(calls, is_late, axis, block_sizes)
+    with deadline(is_late):
+        return _identify(calls, suspects, is_late, axis, block_sizes, operations, derive_known=derive_known)
+
+
+def _identify(
+    calls: Sequence[ArrayCall],
+    suspects: Sequence[str] | None,
+    is_late: Callable[[], bool],
+    axis: int | None,
+    block_sizes: Sequence[int] | None,
+    operations: Mapping[str, Operation] | None,
+    *,
+    derive_known: bool,
+) -> Identification:
+    search = Search(calls, axis, block_sizes)
     search.run(Candidates(calls, suspects))
     groups = search.groups
     fitting = [each for each in groups if each.is_consistent]
@@ -138,7 +154,7 @@ def identify(
             if "input" in call.types and (derive_known or any(index in each.parameters for each in consistent))
         }
         searches = {index: each for index, each in of_calls.items() if each is not None}
-        consistent = tuple(replace(each, derivations=_derivations(each, searches, is_late)) for each in consistent)
+        consistent = tuple(replace(each, derivations=_derivations(each, searches)) for each in consistent)
     return Identification(
         elements=max((sum(each.elements for each in group.outcomes.values()) for group in groups), default=0),
         consistent=consistent,
@@ -146,7 +162,7 @@ def identify(
         excluded=tuple(_excluded(calls, wrong, fitting)),
         undefined=tuple(each for each in groups if each.undefined),
         not_tried=tuple(search.not_tried),
-        unexplained=None if fitting or not wrong else _unexplained(calls, suspects, wrong[0], is_late),
+        unexplained=None if fitting or not wrong else _unexplained(calls, suspects, wrong[0]),
     )
 
 
@@ -160,15 +176,20 @@ def _classes(
         return (), ()
     candidates = [each.candidates[0] for each in fitting]
     found = separate(calls, candidates, is_late)
-    classes, probes = found.classes, list(probes_of(calls, _firsts(candidates, found.classes), found.inputs))
-    for index in found.others:
-        if is_late():
-            break
-        classes, more = _split(index, calls[index], candidates, classes, is_late)
-        probes += more
+    classes = found.classes
+    probes: list[Probe] = []
+    try:
+        probes += probes_of(calls, _firsts(candidates, found.classes), found.inputs)
+        for index in found.others:
+            check_cancelled()
+            classes, more = _split(index, calls[index], candidates, classes, is_late)
+            probes += more
+    except LateError:
+        if found.others:
+            # Calls that were not looked at may tell more of them apart.
+            classes = tuple(Class(each.candidates, each.proven and len(each.candidates) == 1) for each in classes)
     if found.others:
-        # Of the classes as they are in the end.
-        probes = [replace(each, outcomes=_outcomes(each, calls, _firsts(candidates, classes))) for each in probes]
+        probes = list(_of_classes(probes, calls, _firsts(candidates, classes)))
     consistent = (Consistent(tuple(fitting[place] for place in each.candidates), each.proven) for each in classes)
     return tuple(consistent), tuple(probes)
 
@@ -177,10 +198,14 @@ def _firsts(candidates: Sequence[Candidate], classes: Sequence[Class]) -> list[C
     return [candidates[each.candidates[0]] for each in classes]
 
 
-def _outcomes(
-    probe: Probe, calls: Sequence[ArrayCall], candidates: Sequence[Candidate]
-) -> tuple[tuple[np.ndarray, ...], ...]:
-    return outcomes_of(probe.asked, candidates, compared_outputs(calls[probe.call]))
+def _of_classes(
+    probes: Sequence[Probe], calls: Sequence[ArrayCall], candidates: Sequence[Candidate]
+) -> Iterator[Probe]:
+    """Yield probes with the outcomes of the classes as they are in the end, of each the first candidate."""
+    with suppress(LateError):
+        for each in probes:
+            outcomes = outcomes_of(each.asked, candidates, compared_outputs(calls[each.call]))
+            yield replace(each, outcomes=outcomes)
 
 
 def _split(
@@ -201,11 +226,9 @@ def _split(
     return tuple(finer), probes
 
 
-def _derivations(
-    consistent: Consistent, searches: Mapping[int, DerivationSearch], is_late: Callable[[], bool]
-) -> dict[int, list[Derivation]]:
+def _derivations(consistent: Consistent, searches: Mapping[int, DerivationSearch]) -> dict[int, list[Derivation]]:
     parameters = consistent.parameters
-    found = {index: each.derivations(parameters.get(index), is_late) for index, each in searches.items()}
+    found = {index: each.derivations(parameters.get(index)) for index, each in searches.items()}
     return {index: each for index, each in found.items() if each}
 
 
@@ -221,25 +244,27 @@ def _excluded(calls: Sequence[ArrayCall], wrong: Sequence[Group], fitting: Seque
     return found
 
 
-def _unexplained(
-    calls: Sequence[ArrayCall], suspects: Sequence[str] | None, nearest: Group, is_late: Callable[[], bool]
-) -> Unexplained | None:
+def _unexplained(calls: Sequence[ArrayCall], suspects: Sequence[str] | None, nearest: Group) -> Unexplained | None:
     """Return what the elements have in common that the nearest candidate gives otherwise, in the first such call, and
-    what would explain all.
+    what would explain all, as far as it is found before it is late.
     """
     if nearest.witness is None:
         return None
     index = nearest.witness[0]
     candidate = nearest.candidates[0]
-    if is_late():
-        return Unexplained(index, candidate, (), (), None)
     found: tuple[tuple[Pattern, str], ...] = ()
-    if (numbers := reduced(calls[index])) is not None:
-        call = calls[index]
-        computed = call.result(call.planned(options_for(candidate, call))).outputs["output"].data
-        found = tuple(patterns(_difference(numbers, computed.astype(np.int64))))
-    readings = tuple(consistent_readings(calls, suspects, is_late))
-    synthesis = None if readings else synthesize([reduced(each) for each in calls], is_late)
+    readings: tuple[ConsistentReading, ...] = ()
+    synthesis = None
+    with suppress(LateError):
+        check_cancelled()
+        if (numbers := reduced(calls[index])) is not None:
+            call = calls[index]
+            computed = call.result(call.planned(options_for(candidate, call))).outputs["output"].data
+            found = tuple(patterns(_difference(numbers, computed.astype(np.int64))))
+        readings = tuple(until_late(consistent_readings(calls, suspects)))
+        if not readings:
+            check_cancelled()
+            synthesis = synthesize([reduced(each) for each in calls])
     return Unexplained(index, candidate, found, readings, synthesis)
 
 

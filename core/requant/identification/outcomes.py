@@ -65,14 +65,19 @@ def _compared(name: str, observed: Array, result: Result) -> tuple[Array, Array,
     if name in result.outputs:
         value = result.outputs[name]
         given = observed_bits(observed, value, name)
-        if given.shape != value.data.shape:
-            raise TypeFitError(f"{given.size} elements of {name} were observed; it has {value.data.size}")
+        check_size(name, given.size, value.data.size)
         return given, value.data, _differs(given, value)
     computed = _numbers(name, result)
     given = np.asarray(observed).reshape(-1)
     if given.shape != computed.shape:
         raise TypeFitError(f"{given.size} numbers of {name} were observed; there are {computed.size}")
     return given, computed, ~_equal_numbers(given, computed)
+
+
+def check_size(name: str, observed: int, expected: int) -> None:
+    """Raise TypeFitError unless as many elements of an output were observed as it has."""
+    if observed != expected:
+        raise TypeFitError(f"{observed} elements of {name} were observed; it has {expected}")
 
 
 def tensor_outputs(operation: Operation) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -38,6 +38,29 @@ class Pattern(StrEnum):
     """Each two neighbours are exchanged: the nibbles of a byte are in the other order."""
     OTHER_SIGN = "other_sign"
     """The same bits, read as numbers with or without a sign."""
+
+
+WORDS: Mapping[Pattern, str] = {
+    Pattern.OFF_BY_ONE: "each is one step from what is computed",
+    Pattern.CONSTANT_OFFSET: "each differs from what is computed by {}",
+    Pattern.TIES: "the exact result lies halfway between two integers",
+    Pattern.NEGATIVE: "the real input is negative",
+    Pattern.POSITIVE: "the real input is positive",
+    Pattern.SATURATED: "what is computed is a bound",
+    Pattern.SUBNORMAL: "the input is a subnormal float",
+    Pattern.NAN: "the input is NaN",
+    Pattern.ONE_CHANNEL: "all are of {}",
+    Pattern.LAST_ELEMENT: "only the last one differs",
+    Pattern.SWAPPED_PAIRS: "each two neighbours are exchanged, as nibbles in the other order",
+    Pattern.OTHER_SIGN: "the same bits, read with or without a sign",
+}
+"""What people read in the place of names, with the number that belongs to one."""
+
+
+def in_words(pattern: str) -> str:
+    """Return a pattern of a reply, `name` or `name: number`, in words."""
+    name, _, number = pattern.partition(": ")
+    return WORDS[Pattern(name)].format(number)
 
 
 @dataclass(frozen=True, slots=True)

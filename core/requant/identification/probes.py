@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,11 @@ from requant.description import Array
 from requant.errors import RequantError
 from requant.identification.candidates import Candidate, options_for
 from requant.identification.outcomes import compared_outputs, computed_outputs
-from requant.identification.separation import DecidingInput, channel_count
+from requant.identification.separation import MAX_INPUTS, DecidingInput, channel_count
 from requant.identification.sums import Side, factors_of, zero_of
 from requant.integer.product import ProductPlan
 from requant.integer.window import Layout, WeightsLayout
-from requant.mlir.types import ElementType, TensorType, Type, UniformPerAxisType
+from requant.mlir.types import ElementType, TensorType, Type, UniformPerAxisType, UniformSubChannelType
 from requant.plan.operands import kept_dtype, static_shape
 
 # Some systems convert the last elements of a tensor otherwise than those before, of which there are fewer than that.
@@ -56,7 +57,9 @@ def probes_of(
         here = [each for each in inputs if (each.call, each.channel) == (call, channel)]
         taken = [each.value for each in here if each.is_defined]
         refused = [each.value for each in here if not each.is_defined]
-        for values in ([taken] if taken else []) + [[each] for each in refused]:
+        most = places_of_block(calls[call], channel).size or MAX_INPUTS
+        chunks = [taken[start : start + most] for start in range(0, len(taken), most)]
+        for values in [*chunks, *([each] for each in refused)]:
             probe = _probe(call, calls[call], channel, np.array(values, here[0].value.dtype), candidates)
             if probe is not None:
                 probes.append(probe)
@@ -112,6 +115,12 @@ def _conversion(call: ArrayCall, channel: int, values: Array, count: int) -> tup
     source, target = call.types["input"].element, call.options.get("output_type")
     element = target.element if isinstance(target, TensorType) else target
     axes = {each.axis for each in (source, element) if isinstance(each, UniformPerAxisType)}
+    if (of_block := places_of_block(call, channel)).size:
+        given = call.types["input"]
+        places = of_block[: len(values)]
+        filled = np.full(prod(static_shape(given)), zero_of(source, channel), values.dtype)
+        filled[places] = values
+        return replace(call, arrays={"input": shaped(filled, given, static_shape(given))}, observed={}), places
     padded = np.full(count, zero_of(source, channel), values.dtype)
     padded[: len(values)] = values
     options = dict(call.options)
@@ -137,6 +146,20 @@ def _conversion(call: ArrayCall, channel: int, values: Array, count: int) -> tup
     type_ = TensorType(shape, source)
     array = shaped(elements.reshape(-1), type_, shape)
     return replace(call, types={"input": type_}, arrays={"input": array}, options=options, observed={}), places
+
+
+def places_of_block(call: ArrayCall, block: int) -> Array:
+    """Return which elements of a conversion have the parameters of one block; none where there are no blocks."""
+    if set(call.types) != {"input"}:
+        return np.zeros(0, np.int64)
+    target = call.options.get("output_type")
+    for each in (call.types["input"].element, target.element if isinstance(target, TensorType) else target):
+        if isinstance(each, UniformSubChannelType):
+            sizes, shape = dict(each.blocks), static_shape(call.types["input"])
+            index = [place // sizes.get(axis, shape[axis]) for axis, place in enumerate(np.indices(shape))]
+            counts = [-(-size // sizes.get(axis, size)) for axis, size in enumerate(shape)]
+            return np.flatnonzero(np.ravel_multi_index(index, counts).reshape(-1) == block)
+    return np.zeros(0, np.int64)
 
 
 def _product(call: ArrayCall, channel: int, sums: Array, count: int) -> tuple[ArrayCall, Array] | None:

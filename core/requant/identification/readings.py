@@ -6,7 +6,7 @@ weights in another order, parameters along another axis. Known rules are compute
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from requant.arrays.calls import ArrayCall
 from requant.description import Array
 from requant.errors import RequantError
+from requant.errors.cancellation import until_late
 from requant.formats.elements import IntegerElement, integer_dtype
 from requant.identification.candidates import Candidates, first_planned
 from requant.identification.outcomes import outcome_of, stored_float
@@ -296,18 +297,14 @@ class ConsistentReading:
     groups: tuple[Group, ...]
 
 
-def consistent_readings(
-    calls: Sequence[ArrayCall], suspects: Sequence[str] | None, is_late: Callable[[], bool]
-) -> Iterator[ConsistentReading]:
-    """Yield the readings of all calls with which a named rule gives what was observed."""
+def consistent_readings(calls: Sequence[ArrayCall], suspects: Sequence[str] | None) -> Iterator[ConsistentReading]:
+    """Yield the readings of all calls with which a named rule gives what was observed, until it is late."""
     of_calls = [{each.text: each.call for each in readings(call)} for call in calls]
-    for text in dict.fromkeys(text for each in of_calls for text in each):
+    for text in until_late(dict.fromkeys(text for each in of_calls for text in each)):
         read = tuple(each.get(text, call) for each, call in zip(of_calls, calls, strict=True))
-        if is_late():
-            return
         if not _is_near(read):
             continue
-        search = Search(read, is_late)
+        search = Search(read)
         search.run_named(Candidates(read, suspects))
         if groups := tuple(each for each in search.groups if each.is_consistent):
             yield ConsistentReading(text, read, groups)

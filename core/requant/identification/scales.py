@@ -95,6 +95,7 @@ class ScaleSearch:
         self.places = extremes(keys, others)
         self._few = self._reduced()
         self.impossible: int | None = None
+        self._ends: dict[int, tuple[int, int]] = {}
         self._domain: tuple[Mapping[str, Any], tuple[int, int]] | None = None
         self.brackets = dict(self._plausible())
 
@@ -145,6 +146,7 @@ class ScaleSearch:
         one = self.width > _MAX_WIDTH
         zero_points = np.zeros(1, int) if one else np.arange(self.storage.minimum, self.storage.maximum + 1)
         for size in (_FIRST, _MOST):
+            check_cancelled()
             count = min(inputs.size, max(_FIRST, size // zero_points.size))
             among = np.unique(np.linspace(0, inputs.size - 1, count).astype(int))
             lowest, highest = self._real_bounds(inputs[among], observed[among], zero_points)
@@ -189,7 +191,8 @@ class ScaleSearch:
         source, target = self._call.types[_INPUT].element, element_of(self._call.options.get("output_type"))
         if self._side is Side.OUTPUT:
             real = (inputs - source.zero_point) * source.scale if isinstance(source, UniformType) else inputs
-            return real + 0.0 * zero_points, zero_points + 0.0 * inputs
+            shape = np.broadcast_shapes(real.shape, zero_points.shape)
+            return np.broadcast_to(real, shape), np.broadcast_to(zero_points, shape).astype(np.float64)
         real = inputs - zero_points
         if isinstance(target, UniformType):
             return real / target.scale, np.full(real.shape, float(target.zero_point))
@@ -226,7 +229,6 @@ class ScaleSearch:
         refused: RequantError | None = None
         found = 0
         for zero_point, bracket in self.brackets.items():
-            check_cancelled()
             try:
                 yield self._interval(options, zero_point, bracket)
             except RequantError as error:
@@ -259,8 +261,18 @@ class ScaleSearch:
         self, options: Mapping[str, Any], zero_point: int, low: int, high: int, *, bracketed: bool = True
     ) -> ScaleInterval | Contradiction:
         """Return the scales that fit between two. `bracketed`: real numbers say that those outside do not."""
-        lowest = first_that(low, high + 1, lambda bits: not self._exact_faults(options, bits, zero_point)[0].any())
-        above = first_that(lowest, high + 1, lambda bits: bool(self._exact_faults(options, bits, zero_point)[1].any()))
+
+        def fits_from_below(bits: int) -> bool:
+            return not self._exact_faults(options, bits, zero_point)[0].any()
+
+        def is_too_large(bits: int) -> bool:
+            return bool(self._exact_faults(options, bits, zero_point)[1].any())
+
+        # Most candidates have the ends of the one before.
+        guesses = self._ends.get(zero_point, (None, None))
+        lowest = first_that(low, high + 1, fits_from_below, guesses[0])
+        above = first_that(lowest, high + 1, is_too_large, guesses[1])
+        self._ends[zero_point] = lowest, above
         if above <= lowest and (fit := self._fitting(options, zero_point, low, high)) is not None:
             lowest, above = self._around(options, zero_point, low, fit, high)
         if above <= lowest:
@@ -287,6 +299,7 @@ class ScaleSearch:
     def _wrong_at_ends(self, options: Mapping[str, Any], zero_point: int, lowest: int, above: int) -> int | None:
         """Return the first element that is computed otherwise with the least or the largest scale, None without one."""
         for bits in (lowest, above - 1):
+            check_cancelled()
             filled = self._filled(self._call, self.number_of(bits), zero_point)
             first = outcome_of(filled, filled.planned(options)).first
             if first is not None:
@@ -318,6 +331,7 @@ class ScaleSearch:
         """Return the element with the largest least scale, and that with the least largest one, in real numbers; or
         those that are known to say that a scale is too small, or too large.
         """
+        check_cancelled()
         few = self.inputs[self.places], self.observed[self.places]
         lowest, highest = (each[0] for each in self._scales_of_each(*few, np.array([zero_point])))
         first = int(np.argmax(lowest if small is None or not small.any() else small))
@@ -329,6 +343,7 @@ class ScaleSearch:
 
     def _exact_faults(self, options: Mapping[str, Any], bits: int, zero_point: int) -> tuple[Array, Array]:
         """Return which of the deciding elements say that a scale is too small, and which that it is too large."""
+        check_cancelled()
         filled = self._filled(self._few, self.number_of(bits), zero_point)
         value = filled.result(filled.planned(options)).outputs[_OUTPUT]
         computed, observed = as_f64(value.data, value.type.element), self.observed[self.places]
@@ -339,10 +354,14 @@ class ScaleSearch:
 
     def bits_of(self, scale: float) -> int:
         """Return the bits of the number of the expressed type nearest to a scale, which is positive and finite."""
+        return int(self.bits_of_each(np.array([scale]))[0])
+
+    def bits_of_each(self, scales: Array) -> Array:
         dtype = numpy_dtype(self.expressed)
         with np.errstate(all="ignore"):
-            number = np.array(min(max(scale, self.expressed.smallest), self.expressed.largest)).astype(dtype)
-        return int(number.view(f"u{dtype.itemsize}"))
+            numbers = np.clip(scales, self.expressed.smallest, self.expressed.largest).astype(dtype)
+        bits: Array = numbers.view(f"u{dtype.itemsize}").astype(np.int64)
+        return bits
 
     def number_of(self, bits: int) -> float:
         dtype = numpy_dtype(self.expressed)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from requant.arrays.calls import ArrayCall
 from requant.description import PlannedWork
 from requant.errors import RequantError
-from requant.errors.cancellation import check_cancelled
+from requant.errors.cancellation import LateError, check_cancelled
 from requant.identification.arithmetic import arithmetic_key
 from requant.identification.candidates import Candidate, Candidates, options_for
-from requant.identification.channels import search_for
+from requant.identification.channels import RowSearch, search_for
 from requant.identification.outcomes import Mismatch, Outcome, outcome_of, tensor_outputs
+from requant.identification.scales import ScaleSearch
 from requant.identification.unknowns import Contradiction, Interval, channels_without
 
 
@@ -58,16 +60,14 @@ class Search:
     """
 
     def __init__(
-        self,
-        calls: Sequence[ArrayCall],
-        is_late: Callable[[], bool],
-        axis: int | None = None,
-        block_sizes: Sequence[int] | None = None,
+        self, calls: Sequence[ArrayCall], axis: int | None = None, block_sizes: Sequence[int] | None = None
     ) -> None:
-        self._is_late = is_late
         self._calls = calls
         searches = ((index, search_for(call, axis, block_sizes)) for index, call in enumerate(calls))
-        self._unknown = {index: search for index, search in searches if search is not None}
+        self._unknown: dict[int, ScaleSearch | RowSearch] = {}
+        with suppress(LateError):
+            # Where it is late already, no candidate is tried.
+            self._unknown = {index: search for index, search in searches if search is not None}
         self._observes_numbers = any(set(each.observed) - tensor_outputs(each.operation) for each in calls)
         self._groups: dict[Hashable, Group] = {}
         self.not_tried: list[Candidate] = []
@@ -89,19 +89,24 @@ class Search:
         self._try_all(candidates.named(), named=True)
 
     def _try_all(self, candidates: Iterator[Candidate], *, named: bool) -> None:
-        """Try candidates. Those that are not `named` and the same arithmetic as others are not worth telling."""
+        """Try candidates until it is late. Those that are not `named` and the same arithmetic as others are not worth
+        telling.
+        """
         for candidate in candidates:
-            check_cancelled()
-            if self._is_late():
-                self.not_tried.append(candidate)
-                continue
             try:
-                works = self._planned(candidate)
-            except RequantError as error:
-                if named:
-                    refused = self._groups.setdefault(error.detail, Group([], undefined=error.detail))
-                    refused.candidates.append(candidate)
-                continue
+                check_cancelled()
+                self._try(candidate, named=named)
+            except LateError:
+                self.not_tried.append(candidate)
+
+    def _try(self, candidate: Candidate, *, named: bool) -> None:
+        try:
+            works = self._planned(candidate)
+        except RequantError as error:
+            if named:
+                refused = self._groups.setdefault(error.detail, Group([], undefined=error.detail))
+                refused.candidates.append(candidate)
+        else:
             self._add(candidate, works, named=named)
 
     def _add(self, candidate: Candidate, works: dict[int, PlannedWork], *, named: bool) -> None:

@@ -19,12 +19,13 @@ from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import numpy_dtype
 from requant.description import Array
 from requant.equality.rules import Rule, rule_of
-from requant.equality.staircases import staircase
+from requant.equality.staircases import Staircase, ascending, staircase
 from requant.equality.steps import TooManySegmentsError, segments
 from requant.errors import RequantError
-from requant.formats.elements import FloatElement
+from requant.errors.cancellation import LateError
 from requant.identification.candidates import Candidate, options_for
-from requant.identification.sums import largest_sum
+from requant.identification.outcomes import stored_float
+from requant.identification.sums import SumRule, bounds_of_sums
 from requant.integer.product import ProductPlan
 from requant.mlir.types import TensorType, Type, UniformPerAxisType, UniformSubChannelType
 from requant.plan.plan import Plan
@@ -40,6 +41,10 @@ _MAX_PROVEN, _MAX_OUTCOME_BITS = 64, 16
 # Parts of so many inputs are compared as a whole. Of others rules are compared at as many inputs as `_SPREAD` besides
 # the steps of staircases: of rules without a proof, at no others of their own.
 _WHOLE, _SPREAD = 1 << 16, 1 << 12
+# Of so many inputs outcomes are compared at once.
+_AT_ONCE = 1 << 14
+# So many inputs that a rule is not defined for are found one after the other.
+_MAX_REFUSED = 1 << 11
 # As outcomes: there is none; and any NaN.
 _NONE = np.iinfo(np.int64).min
 _NAN = _NONE + 1
@@ -97,44 +102,36 @@ def rules_of(call: ArrayCall, candidates: Sequence[Candidate], channel: int) -> 
 
     Those of a product are for sums that 4096 products make up.
     """
-    rules = []
-    largest = None if set(call.types) == {"input"} else largest_sum(call, channel)
+    rules: list[Rule] = []
+    bounds = None if set(call.types) == {"input"} else bounds_of_sums(call, channel)
     for candidate in candidates:
-        plan = _plan(call, candidate, channel)
-        if plan is None:
+        text = ", ".join(f"{name} {value}" for name, value in candidate)
+        planned = _planned(call, candidate, channel)
+        if isinstance(planned, ProductPlan) and planned.stage is not None and bounds is not None:
+            blocks = planned.stage.granularity.count
+            stage = planned.stage.of_block(min(channel, blocks - 1), _ELEMENTS)
+            rules.append(SumRule.of(rule_of(stage, text), planned.accumulation, bounds))
+        elif isinstance(planned, Plan):
+            rules.append(rule_of(planned, text))
+        else:
             return None
-        rule = rule_of(plan, ", ".join(f"{name} {value}" for name, value in candidate))
-        rules.append(rule if largest is None else _within(rule, largest))
     return rules
 
 
-def _within(rule: Rule, largest: int) -> Rule:
-    """Return a rule for integers up to a magnitude."""
-    parts = (
-        replace(each, lowest=max(each.lowest, -largest), highest=min(each.highest, largest)) for each in rule.parts
-    )
-    return replace(rule, parts=tuple(parts))
-
-
-def _plan(call: ArrayCall, candidate: Candidate, channel: int) -> Plan | None:
-    if set(call.types) == {"input"}:
-        narrowed = _of_channel(call, channel)
-        plan = None if narrowed is None else narrowed.planned(options_for(candidate, call)).arithmetic
-        return plan if isinstance(plan, Plan) else None
-    plan = call.planned(options_for(candidate, call)).arithmetic
-    if isinstance(plan, ProductPlan) and plan.stage is not None:
-        blocks = plan.stage.granularity.count
-        return plan.stage.of_block(min(channel, blocks - 1), _ELEMENTS)
-    return None
+def _planned(call: ArrayCall, candidate: Candidate, channel: int) -> object | None:
+    """Return the plan of a product, or of one channel of a conversion."""
+    asked = _of_channel(call, channel) if set(call.types) == {"input"} else call
+    return None if asked is None else asked.planned(options_for(candidate, asked)).arithmetic
 
 
 def _of_channel(call: ArrayCall, channel: int) -> ArrayCall | None:
-    """Return a conversion of many elements that have the parameters of one channel, which stay along an axis. None for
-    blocks, and for parameters along two axes, of which every pair is a rule.
+    """Return a conversion of many elements that have the parameters of one channel, which stay along an axis, or of one
+    block. None for parameters along two axes, of which every pair is a rule.
     """
     source, target = call.types["input"].element, _element(call.options.get("output_type"))
-    axes = {each.axis for each in (source, target) if isinstance(each, UniformPerAxisType)}
-    if len(axes) > 1 or any(isinstance(each, UniformSubChannelType) for each in (source, target)):
+    along: set[object] = {each.axis for each in (source, target) if isinstance(each, UniformPerAxisType)}
+    along |= {each.blocks for each in (source, target) if isinstance(each, UniformSubChannelType)}
+    if len(along) > 1:
         return None
     shape = (1, _ELEMENTS)
     options = dict(call.options)
@@ -144,11 +141,15 @@ def _of_channel(call: ArrayCall, channel: int) -> ArrayCall | None:
 
 
 def one_channel(element: _AnyType, channel: int) -> _AnyType:
-    """Return a type with the parameters of one channel, along the first axis; another type as it is."""
-    if not isinstance(element, UniformPerAxisType):
+    """Return a type with the parameters of one channel, along the first axis, or of one block, which spans the second;
+    another type as it is.
+    """
+    if not isinstance(element, UniformPerAxisType | UniformSubChannelType):
         return element
-    scales, zero_points = (element.scales[channel],), (element.zero_points[channel],)
-    return replace(element, axis=0, scales=scales, zero_points=zero_points)
+    one = replace(element, scales=(element.scales[channel],), zero_points=(element.zero_points[channel],))
+    if isinstance(one, UniformPerAxisType):
+        return replace(one, axis=0)
+    return replace(one, blocks=((0, 1), (1, _ELEMENTS)), scale_shape=(1, 1))
 
 
 def separate(
@@ -176,23 +177,50 @@ def separate(
                 of_all = rules_of(call, candidates, channel) if tied.size < len(candidates) else rules
             except RequantError:
                 rules = of_all = None
+            except LateError:
+                classes.certain[tied] = False
+                break
             if rules is None or of_all is None:
                 others.append(index)
                 break
-            # Of rules of one formula, the first stands for all.
-            same = _of_one_formula(rules)
-            firsts = list(dict.fromkeys(same))
-            places = [firsts.index(each) for each in same]
             for position, part in enumerate(rules[0].parts):
-                found = _outcomes([rules[each] for each in firsts], position, is_late)
-                deciding = classes.refine(tied, found.outcomes[places], found.certain[places], found.known[places])
-                codes = found.codes[deciding]
+                if is_late():
+                    classes.certain[tied] = False
+                    break
+                codes = _refined(classes, tied, rules, position, is_late)
                 outcomes = np.stack([_outcomes_at(rule, position, codes)[0] for rule in of_all])
                 values = rules[0].array(part, codes)
                 inputs += [
                     DecidingInput(index, channel, values[place], outcomes[:, place]) for place in range(codes.size)
                 ]
     return _separated(classes, inputs, tuple(others))
+
+
+def _refined(
+    classes: _Classes, tied: Array, rules: Sequence[Rule], position: int, is_late: Callable[[], bool]
+) -> Array:
+    """Tell candidates apart by what their rules give for one part. Return the inputs that do."""
+    # Of rules that are known to be the same, the first stands for all.
+    same = _of_one_kind(rules, position, classes.sure(tied))
+    firsts = list(dict.fromkeys(same))
+    places = np.array([firsts.index(each) for each in same])
+    compared = [rules[each] for each in firsts]
+    inputs = _inputs(compared, position, is_late)
+    deciding, certain = [], inputs.proven.copy()
+    # Each time inputs from all over the part.
+    step = -(-inputs.codes.size // _AT_ONCE)
+    for first in range(step):
+        if first and is_late():
+            classes.certain[tied] = False
+            break
+        codes = np.ascontiguousarray(inputs.codes[first::step])
+        found = [_outcomes_at(rule, position, codes) for rule in compared]
+        known = np.array([each for _, each in found])
+        outcomes = np.stack([each for each, _ in found])
+        certain &= known
+        deciding.append(codes[classes.refine(tied, outcomes[places], known[places])])
+    classes.doubt_unless(certain, tied, places)
+    return np.concatenate(deciding)
 
 
 class _Classes:
@@ -211,11 +239,14 @@ class _Classes:
         tied = [each for each in self.members() if each.size > 1]
         return np.concatenate([*tied, np.zeros(0, np.int64)]).astype(np.int64)
 
-    def refine(self, candidates: Array, outcomes: Array, certain: Array, known: Array) -> Array:
+    def sure(self, candidates: Array) -> list[int | None]:
+        """Return the class of each candidate, None where it is not certain that no others belong to it."""
+        return [int(self.of_candidate[each]) if self.certain[each] else None for each in candidates.tolist()]
+
+    def refine(self, candidates: Array, outcomes: Array, known: Array) -> Array:
         """Tell candidates apart by their outcomes, a row for each, first where all have one, then by what some of them
-        refuse, if that is `known`. Return the columns that split a class, of those that split it alike the first.
+        refuse, if that is known. Return the columns that split a class, of those that split it alike the first.
         """
-        self.certain[candidates] &= certain
         deciding: list[Array] = []
         labels = self.of_candidate[candidates]
         for label in np.unique(labels).tolist():
@@ -233,6 +264,13 @@ class _Classes:
             else:
                 self._doubt(candidates[rows], given[:, ~everywhere])
         return np.unique(np.concatenate(deciding))
+
+    def doubt_unless(self, certain: Array, candidates: Array, places: Array) -> None:
+        """Of candidates of one class, of which not all have one place, nothing is certain but what it is of places."""
+        for label in np.unique(self.of_candidate[candidates]).tolist():
+            rows = np.flatnonzero(self.of_candidate[candidates] == label)
+            if np.unique(places[rows]).size > 1:
+                self.certain[candidates[rows]] &= certain[places[rows]]
 
     def _split(self, candidates: Array, outcomes: Array, label: int) -> None:
         """Give candidates of one class that have other outcomes than the first a class of their own."""
@@ -262,73 +300,69 @@ class _Classes:
                 self.certain[candidates[rows]] = False
 
 
-def _of_one_formula(rules: Sequence[Rule]) -> list[int]:
-    """Return for each rule the place of the first that has the same formula."""
+def _of_one_kind(rules: Sequence[Rule], position: int, classes: Sequence[int | None]) -> list[int]:
+    """Return for each rule the place of the first that is the same in a part: which has the same formula, or which
+    makes the same number of sums beyond int32 and is of one class by the first part, where int32 holds them.
+    """
     known: dict[object, int] = {}
     found = []
-    for place, rule in enumerate(rules):
-        formulas = tuple(each.steps for each in rule.parts)
-        found.append(place if None in formulas else known.setdefault(formulas, place))
+    for place, (rule, class_) in enumerate(zip(rules, classes, strict=True)):
+        key: object = rule.parts[position].steps
+        if position and isinstance(rule, SumRule) and rule.holds_all_of_int32 and class_ is not None:
+            key = rule.overflow, class_
+        found.append(place if key is None else known.setdefault(key, place))
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcomes:
-    """What rules give for some inputs, a row for each rule; of which rules it is certain that they are constant between
-    any two of these, and of which it is known what they refuse.
-    """
+class _Inputs:
+    """Inputs of a part, and which rules are constant between any two of these where it is known what they refuse."""
 
     codes: Array
-    outcomes: Array
-    certain: Array
-    known: Array
+    proven: Array
 
 
-def _outcomes(rules: Sequence[Rule], position: int, is_late: Callable[[], bool]) -> _Outcomes:
-    """Return the outcomes at the inputs of one part at which any rule may change, and at those before.
-
-    Of rules for which it is late, nothing is certain.
+def _inputs(rules: Sequence[Rule], position: int, is_late: Callable[[], bool]) -> _Inputs:
+    """Return the inputs of one part at which any rule may change, and those before. Of rules for which it is late,
+    nothing is proven.
     """
     part = rules[0].parts[position]
-    if len(rules) == 1 or part.size <= _WHOLE:
-        if len(rules) == 1:
-            sure = np.ones(1, np.bool_)
-            return _Outcomes(np.array([part.lowest]), np.zeros((1, 1), np.int64), sure, sure)
-        codes = part.lowest + np.arange(part.size, dtype=np.int64)
-        found = [_outcomes_at(rule, position, codes) for rule in rules]
-        sure = np.array([known for _, known in found])
-        return _Outcomes(codes, np.stack([each for each, _ in found]), sure, sure)
+    if len(rules) == 1:
+        return _Inputs(np.array([part.lowest]), np.ones(1, np.bool_))
+    if part.size <= _WHOLE:
+        return _Inputs(part.lowest + np.arange(part.size, dtype=np.int64), np.ones(len(rules), np.bool_))
     # Codes of f64 have 63 bits, more than a float holds.
     spread = part.lowest + np.arange(_SPREAD, dtype=np.int64) * (part.size // _SPREAD)
     stairs = [
-        staircase(rule, rule.parts[position])
+        _staircase_in_time(rule, position)
         if index < _MAX_PROVEN and _outcome_bits(rule) <= _MAX_OUTCOME_BITS and not is_late()
         else None
         for index, rule in enumerate(rules)
     ]
-    starts = np.unique(np.concatenate([spread, [part.highest], *(each.starts for each in stairs if each is not None)]))
-    codes = np.unique(np.concatenate([starts, np.maximum(starts - 1, part.lowest)]))
-    outcomes, certain, known = [], [], []
-    for rule, stair in zip(rules, stairs, strict=True):
-        numbers, is_known = _outcomes_at(rule, position, codes)
-        outcomes.append(numbers)
-        known.append(is_known)
-        certain.append(is_known and stair is not None)
-    return _Outcomes(codes, np.stack(outcomes), np.array(certain), np.array(known))
+    known_starts = [each.starts for each in stairs if each is not None]
+    starts = ascending([spread, np.array([part.highest]), *known_starts])
+    codes = ascending([starts, np.maximum(starts - 1, part.lowest)])
+    return _Inputs(codes, np.array([each is not None for each in stairs]))
+
+
+def _staircase_in_time(rule: Rule, position: int) -> Staircase | None:
+    try:
+        return staircase(rule, rule.parts[position])
+    except LateError:
+        return None
 
 
 def _outcomes_at(rule: Rule, position: int, codes: Array) -> tuple[Array, bool]:
     """Return the outcomes of inputs of a part, all NaNs as one, and whether it is known where there is none.
 
-    A rule without steps says only which is the first input that it is not defined for.
+    A rule without steps says only which is the first input that it is not defined for: it is asked for the rest, until
+    there are too many.
     """
     part = rule.parts[position]
-    stored = np.empty(codes.size, rule.plan.output_dtype)
-    fails = rule.convert(rule.array(part, codes), stored)
+    array, stored = rule.array(part, codes), np.empty(codes.size, rule.plan.output_dtype)
+    fails = rule.convert(array, stored)
     outcomes = rule.codes(stored)
-    if rule.gives_floats:
-        element = rule.plan.output_type.element
-        assert isinstance(element, FloatElement)
+    if (element := stored_float(rule.plan.output_type.element)) is not None:
         nan = np.isnan(stored.view(numpy_dtype(element)))
         if nan.any():
             outcomes[nan] = _NAN
@@ -336,9 +370,15 @@ def _outcomes_at(rule: Rule, position: int, codes: Array) -> tuple[Array, bool]:
         return outcomes, True
     try:
         pieces = None if part.steps is None else segments(part.steps, part.lowest, part.highest)
-    except TooManySegmentsError:
+    except (TooManySegmentsError, LateError):
         pieces = None
     if pieces is None:
+        for _ in range(_MAX_REFUSED):
+            outcomes[fails] = _NONE
+            more = rule.convert(array[fails + 1 :], stored[fails + 1 :])
+            if more is None:
+                return outcomes, True
+            fails += 1 + more
         outcomes[fails:] = _NONE
         return outcomes, False
     of_piece = np.searchsorted(np.array([each.lowest for each in pieces]), codes, "right") - 1
@@ -364,10 +404,12 @@ def _separated(classes: _Classes, inputs: Sequence[DecidingInput], others: tuple
     return Separation(found, chosen, others)
 
 
-def fewest(outcomes: Array) -> list[int]:
-    """Return the columns, at most 16, that tell all rows apart: one after the other that splits the most."""
-    chosen: list[int] = []
-    groups = np.zeros(len(outcomes), np.int64)
+def fewest(outcomes: Array, first: Sequence[int] = ()) -> list[int]:
+    """Return the columns, at most 16, that tell all rows apart: those that are the first, then one after the other that
+    splits the most.
+    """
+    chosen = list(first)
+    groups = np.unique(outcomes[:, chosen], axis=0, return_inverse=True)[1].reshape(-1)
     while len(chosen) < MAX_INPUTS and outcomes.size:
         counts = _group_counts(groups, outcomes)
         place = int(np.argmax(counts))

@@ -6,14 +6,14 @@ there is computed for all elements. Elements that no rule explains are named, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from requant.description import Array
-from requant.errors.cancellation import check_cancelled
+from requant.errors.cancellation import until_late
 from requant.identification.parts import Bounding, Scaling, Stored, boundings, rule_formulas
 from requant.identification.reduction import Reduced, joined
 
@@ -72,7 +72,7 @@ def _sample(stored: Stored) -> Array:
     return found
 
 
-def synthesize(calls: Sequence[Reduced | None], is_late: Callable[[], bool] = lambda: False) -> Synthesis | None:
+def synthesize(calls: Sequence[Reduced | None]) -> Synthesis | None:
     """Return the simplest rule that gives what was observed in all calls, of all ways to scale and to bound. None if
     calls are no single numbers, or not all of one kind.
     """
@@ -83,7 +83,7 @@ def synthesize(calls: Sequence[Reduced | None], is_late: Callable[[], bool] = la
     if not whole.observed.size:
         return Synthesis(None, None, (), 0)
     sizes = np.cumsum([0, *(each.observed.size for each in numbers)])
-    scaling, bounding, places, tried = _simplest(whole, is_late)
+    scaling, bounding, places, tried = _simplest(whole)
     if scaling is None or bounding is None:
         return Synthesis(None, None, (), tried)
     computed = bounding.compute(scaling.compute(whole.stored))
@@ -95,7 +95,7 @@ def synthesize(calls: Sequence[Reduced | None], is_late: Callable[[], bool] = la
     return Synthesis(scaling, bounding, elements, tried)
 
 
-def _simplest(numbers: Reduced, is_late: Callable[[], bool]) -> tuple[Scaling | None, Bounding | None, Array, int]:
+def _simplest(numbers: Reduced) -> tuple[Scaling | None, Bounding | None, Array, int]:
     """Return a rule, the places that it does not explain, and how many were tried."""
     stored, observed = numbers.stored, numbers.observed
     sampled = _sample(stored)
@@ -103,8 +103,7 @@ def _simplest(numbers: Reduced, is_late: Callable[[], bool]) -> tuple[Scaling | 
     ways = boundings(*numbers.bounds, observed, _offset(numbers))
     finalists: list[tuple[int, int, Scaling, Bounding]] = []
     tried = 0
-    for order, scaling in enumerate(numbers.scalings):
-        check_cancelled()
+    for order, scaling in enumerate(until_late(numbers.scalings)):
         integers = scaling.compute(few)
         for bounding in ways:
             tried += 1
@@ -116,14 +115,12 @@ def _simplest(numbers: Reduced, is_late: Callable[[], bool]) -> tuple[Scaling | 
             finalists.append((wrong, order, scaling, bounding))
         if len(finalists) > 64 * _FINALISTS:
             finalists = sorted(finalists, key=lambda each: each[:2])[:_FINALISTS]
-        if is_late():
-            break
     finalists = sorted(finalists, key=lambda each: each[:2])[:_FINALISTS]
-    exceptions: list[Array] = []
-    for _, _, scaling, bounding in finalists:
-        exceptions.append(_unexplained(scaling, bounding, stored, observed))
-        if is_late():
-            break
+    exceptions = [
+        _unexplained(scaling, bounding, stored, observed) for _, _, scaling, bounding in until_late(finalists)
+    ]
+    if not exceptions:
+        return None, None, np.zeros(0, np.int64), tried
     best = min(range(len(exceptions)), key=lambda each: exceptions[each].size)
     if exceptions[best].size > max(1, int(observed.size * _EXCEPTIONS)):
         return None, None, exceptions[best][:0], tried
@@ -142,5 +139,4 @@ def _offset(numbers: Reduced) -> int:
 
 def _unexplained(scaling: Scaling, bounding: Bounding, stored: Stored, observed: Array) -> Array:
     """Return the places of the elements that a rule gives otherwise."""
-    check_cancelled()
     return np.flatnonzero(bounding.compute(scaling.compute(stored)) != observed)

@@ -17,7 +17,7 @@ from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import numpy_dtype
 from requant.description import Array, Kind, NumbersInput
 from requant.errors import RequantError
-from requant.errors.cancellation import check_cancelled
+from requant.errors.cancellation import LateError, check_cancelled
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.identification.candidates import Candidate, options_for
 from requant.identification.outcomes import compared_outputs
@@ -37,6 +37,10 @@ from requant.plan.operands import kept_dtype, static_shape
 # So many calls are made at most, and so many pairs of operands.
 _TRIALS = 64
 _PAIRS = 1 << 16
+# The numbers of the first ones are none for which many systems have an exception.
+_ORDINARY = 48
+# Two f32 are beside each other after as many halvings, unless 0 is between them.
+_HALVINGS = 32
 # A dimension that has no parameters of its own is this long at most.
 _LONGEST = 64
 
@@ -53,21 +57,26 @@ def compare_on_trials(
         return _pairs(index, call, candidates, rng)
     table: list[list[int]] = []
     tried: list[Probe] = []
-    for trial in _drawn(call, options_for(candidates[0], call), rng):
-        check_cancelled()
-        if is_late():
+    ordinary = 0
+    drawn = enumerate(_drawn(call, options_for(candidates[0], call), rng))
+    for number, trial in ((number, one) for number, each in drawn for one in (each, *_at_steps(each, candidates[0]))):
+        try:
+            check_cancelled()
+            found = outcomes_of(trial, candidates, compared_outputs(call))
+        except LateError:
             break
-        found = outcomes_of(trial, candidates, compared_outputs(call))
         texts = [_text(each) for each in found]
         if len(set(texts)) > 1:
             tried.append(Probe(index, 0, replace(trial, observed={}), found))
             table.append([texts.index(each) for each in texts])
+            ordinary += number < _ORDINARY
             if len(set(zip(*table, strict=True))) == len(candidates):
                 break
     if not tried:
         return [], [b""] * len(candidates), False
     rows = np.array(table).T
-    return [tried[place] for place in fewest(rows)], [row.tobytes() for row in rows], False
+    kept = fewest(rows, fewest(rows[:, :ordinary]))
+    return [tried[place] for place in kept], [row.tobytes() for row in rows], False
 
 
 def _text(outputs: Iterable[Array]) -> bytes:
@@ -87,6 +96,37 @@ def _drawn(call: ArrayCall, options: Mapping[str, Any], rng: np.random.Generator
         }
         numbers = {each.name: _numbers(each, call.numbers[each.name], number, rng) for each in _listed(call)}
         yield replace(call, types=types, arrays=arrays, numbers={**call.numbers, **numbers})
+
+
+def _at_steps(call: ArrayCall, candidate: Candidate) -> Iterator[ArrayCall]:
+    """Yield calls with the floats before and behind some steps of a candidate, if the elements of its only output are
+    each of one of the input: where others have steps beside these, they differ there.
+    """
+    array = call.arrays.get("input")
+    if (
+        set(call.types) != {"input"}
+        or compared_outputs(call) != ("output",)
+        or array is None
+        or array.dtype.kind != "f"
+    ):
+        return
+    low = np.sort(array.reshape(-1))
+
+    def outputs(elements: Array) -> Array | None:
+        asked = replace(call, arrays={"input": elements.reshape(array.shape)})
+        [found] = outcomes_of(asked, [candidate], ("output",))
+        return found[0] if found and found[0].size == elements.size else None
+
+    high, first = np.append(low[1:], low[-1:]), outputs(low)
+    for _ in range(_HALVINGS):
+        with np.errstate(all="ignore"):
+            middle = low / 2 + high / 2
+        found = outputs(middle)
+        if first is None or found is None:
+            return
+        same = found == first
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    yield from (replace(call, arrays={"input": each.reshape(array.shape)}) for each in (low, high))
 
 
 def _listed(call: ArrayCall) -> list[NumbersInput]:
@@ -167,13 +207,46 @@ def _reals(count: int, largest: float, number: int, rng: np.random.Generator) ->
 
 
 def _numbers(given: NumbersInput, like: Array, number: int, rng: np.random.Generator) -> Array:
-    """Return as many numbers as a call has: near powers of two, at ties of 31 and of 15 bits, and of any bits."""
+    """Return as many numbers as a call has: near those that it has and in their order; near powers of two, at ties of
+    31 and of 15 bits, and of any bits. They are of f32 if those of the call are.
+    """
     if given.kind is Kind.INTEGER:
         return like
     with np.errstate(all="ignore"):
         reals = np.array([_real(each) for each in like.reshape(-1)])
     count = like.size
     scales = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(reals), 1e-30))) + rng.integers(-3, 4, count))
+    found = _near(reals, number // 2) if number % 2 else np.copysign(_of_few_bits(scales, number // 2, rng), reals)
+    found = found.reshape(like.shape)
+    with np.errstate(over="ignore"):
+        singles = found.astype(np.float32)
+    if np.array_equal(reals, reals.astype(np.float32)) and np.isfinite(singles).all():
+        found = singles.astype(np.float64)
+    if like.dtype != object:
+        numbers: Array = found.astype(like.dtype)
+        return numbers
+    texts = np.empty(like.shape, object)
+    for place, each in np.ndenumerate(found):
+        texts[place] = repr(float(each))
+    return texts
+
+
+def _near(reals: Array, number: int) -> Array:
+    """Return numbers times factors, which are the same for all lists of a trial, so that the ends of ranges stay in
+    order; some of one sign; of the last trials some are 0, or all subnormal.
+    """
+    rng = np.random.default_rng(number)
+    powers = rng.integers(-20, 20, reals.size).astype(np.float64)
+    if number >= _ORDINARY // 2:
+        found: Array = reals * (2.0 ** (powers - 130) if number % 2 else rng.random(reals.size) < 0.5)
+        return found
+    scaled = reals * (2.0**powers if number % 2 else rng.uniform(0.5, 2, reals.size))
+    signed: tuple[Array, ...] = scaled, np.abs(scaled), -np.abs(scaled)
+    return signed[number // 2 % 3]
+
+
+def _of_few_bits(scales: Array, number: int, rng: np.random.Generator) -> Array:
+    count, found = scales.size, scales
     match number % 4:
         case 0:
             found = scales * (1 - 2.0 ** -rng.integers(8, 40, count).astype(np.float64))
@@ -183,14 +256,7 @@ def _numbers(given: NumbersInput, like: Array, number: int, rng: np.random.Gener
             found = scales * (rng.integers(1 << 14, 1 << 15, count) + 0.5) * 2.0**-15
         case _:
             found = scales * rng.uniform(0.5, 1, count)
-    found = np.copysign(found, reals).reshape(like.shape)
-    if like.dtype != object:
-        numbers: Array = found.astype(like.dtype)
-        return numbers
-    texts = np.empty(like.shape, object)
-    for place, each in np.ndenumerate(found):
-        texts[place] = repr(float(each))
-    return texts
+    return found
 
 
 def _real(number: Any) -> float:

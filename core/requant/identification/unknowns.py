@@ -14,6 +14,7 @@ import numpy as np
 from requant.arrays.elements import numpy_dtype
 from requant.description import Array
 from requant.errors import RequantError
+from requant.errors.cancellation import checked
 from requant.identification.outcomes import stored_float
 from requant.mlir.types import ElementType
 
@@ -26,6 +27,8 @@ _STEP = 1.01
 # So many steps through the bounds look for a number for which rules are defined.
 _TRIED = 64
 _RELATIVE = 2.0**-6
+# Of so many elements the extremes are found at once.
+_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +115,22 @@ def bisect(low: Array, high: Array, holds: Callable[[Array], Array]) -> Array:
     return low
 
 
-def first_that(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Return the first of the numbers from `low` to before `high` from which on something holds, or `high`."""
+def first_that(low: int, high: int, holds: Callable[[int], bool], guess: int | None = None) -> int:
+    """Return the first of the numbers from `low` to before `high` from which on something holds, or `high`. The nearer
+    it is to the `guess`, the sooner it is found.
+    """
+    if guess is not None and low <= guess < high:
+        step = 1
+        if holds(guess):
+            high = guess
+            while low < high and holds(max(high - step, low)):
+                high, step = max(high - step, low), 2 * step
+            low = max(high - step + 1, low)
+        else:
+            low = guess + 1
+            while low < high and not holds(min(low + step, high) - 1):
+                low, step = min(low + step, high), 2 * step
+            high = min(low + step - 1, high)
     while low < high:
         middle = (low + high) // 2
         if holds(middle):
@@ -168,6 +185,14 @@ def extremes(keys: Array, values: Array) -> Array:
     Of all elements with one stored number, those with the least and the largest other number decide.
     """
     places = np.flatnonzero(~np.isnan(keys) & ~np.isnan(values))
+    if places.size > _AT_ONCE:
+        starts = checked(range(0, places.size, _AT_ONCE), 1)
+        parts = (places[start : start + _AT_ONCE] for start in starts)
+        places = np.concatenate([_extremes_among(each, keys, values) for each in parts])
+    return _extremes_among(places, keys, values)
+
+
+def _extremes_among(places: Array, keys: Array, values: Array) -> Array:
     order = places[np.lexsort((values[places], keys[places]))]
     sorted_keys = keys[order]
     starts = np.flatnonzero(np.concatenate([[True], sorted_keys[1:] != sorted_keys[:-1]])) if order.size else order

@@ -32,7 +32,7 @@ from requant.errors import InvalidRequestError, TypeFitError, UnsupportedError, 
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.mlir import print_type
 from requant.mlir.types import ElementType
-from requant.plan.compute_dtype import widen
+from requant.plan.float_arrays import widen
 from requant.plan.operands import float_element, static_shape
 from requant.schemes.scheme import parse_factor
 

@@ -71,6 +71,7 @@ def _plan(call: OperationCall) -> PlannedWork:
         run=run,
         byte_count=4 * plan.elements + cost,
         weight=cost,
+        plan=plan,
     )
 
 

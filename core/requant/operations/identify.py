@@ -335,7 +335,7 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
                 name="proven",
                 kind=Kind.BOOLEAN,
                 description="Whether they give the same for every input; of a product, "
-                "for every sum of up to 4096 products.",
+                "for every sum that a call to try next can have, of at most 4096 products.",
             ),
         ),
         _listed(

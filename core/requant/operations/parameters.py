@@ -255,11 +255,12 @@ def _plan_range(call: OperationCall) -> PlannedWork:
         rule.check_blocks(blocks=isinstance(granularity, PerBlock))
     # Printing a type of many scales is work on texts, as planning is.
     with at_range("/minimums"), default_pointer("/storage", UnsupportedError):
-        derived = Target(rule, options, storage, expressed, granularity).parameters(minimums, maximums)
+        target = Target(rule, options, storage, expressed, granularity)
+        derived = target.parameters(minimums, maximums)
     members = finished_members(rule, expressed, derived, granularity)
     result = Result(report=members, numbers=derived_numbers(derived, granularity))
     cost = BYTES_PER_RANGE * minimums.size
-    return PlannedWork(operands={}, run=lambda _: result, byte_count=cost, weight=cost)
+    return PlannedWork(operands={}, run=lambda _: result, byte_count=cost, weight=cost, plan=target)
 
 
 def _names(options: tuple[Option, ...]) -> list[str]:

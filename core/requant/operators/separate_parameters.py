@@ -25,7 +25,7 @@ from requant.mlir.types import (
     UniformType,
 )
 from requant.plan.channels import block_counts
-from requant.plan.compute_dtype import COMPUTE_DTYPES, widen
+from requant.plan.float_arrays import COMPUTE_DTYPES, widen
 
 Array = NDArray[Any]
 

@@ -32,7 +32,7 @@ from requant.mlir.types import (
 )
 from requant.mlir.verifier import MAXIMUM_STORAGE_WIDTH
 from requant.plan.channels import Channels, channels_of, whole_blocks
-from requant.plan.compute_dtype import COMPUTE_DTYPES
+from requant.plan.float_arrays import COMPUTE_DTYPES
 from requant.profiles import OperationRule
 from requant.profiles.rule import TypeRules, ZeroPointRange
 

@@ -34,7 +34,7 @@ from requant.kernels.statistics.torch_histogram import torch_histc, torch_linspa
 from requant.mlir import parse_storage, parse_type
 from requant.mlir.types import TensorType
 from requant.plan.channels import Channels, channels_of
-from requant.plan.compute_dtype import f16_of_f32, f32_of_f16
+from requant.plan.float_arrays import f16_of_f32, f32_of_f16
 from requant.plan.plan import pack, unpack
 from requant.self_test.digest import digest
 

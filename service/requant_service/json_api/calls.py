@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from requant.arrays.calls import ArrayCall
 from requant.arrays.elements import shaped
-from requant.arrays.observed import Output, element_of_output, listed_numbers, observable
+from requant.arrays.observed import Output, element_of_output, listed_numbers, observable, outputs_of
 from requant.description import Array, CallsInput, Operation, TensorInput, TensorOutput
 from requant.errors import (
     InvalidRequestError,
@@ -96,8 +96,11 @@ def _observed(
 ) -> dict[str, Array]:
     sent = {
         name: each if isinstance(each, list) else _validated(ObservedTensor, each, f"{place}/{name}", settings)
-        for name, each in outputs.items()
+        for name, each in outputs_of(call.operation, outputs).items()
     }
+    if not sent:
+        detail = f"there is no output of {call.operation.name}"
+        raise InvalidRequestError.of_field(f"/{place}", "too_short", detail)
     observed = _Observed(call, document.part(place), settings)
     with _within(place):
         return {name: observed.read(name, each) for name, each in sent.items()}

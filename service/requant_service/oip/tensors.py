@@ -18,7 +18,7 @@ from requant.errors import InvalidRequestError, TensorDataError, excerpt
 from requant.formats.elements import FloatElement
 from requant.mlir import print_type
 from requant.mlir.types import ElementType, TensorType
-from requant.plan.compute_dtype import widen
+from requant.plan.float_arrays import widen
 from requant.plan.operands import element_name, static_shape
 from requant_service.http.problems import pointer
 from requant_service.oip.datatypes import DATATYPES, Datatype, datatype_of

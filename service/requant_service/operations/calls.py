@@ -23,6 +23,7 @@ def _copied(value: Any) -> Any:
 
 
 _Members = Annotated[dict[str, Any], BeforeValidator(_copied)]
+_SomeMembers = Annotated[dict[str, Any], Field(min_length=1), BeforeValidator(_copied)]
 
 
 @cache
@@ -43,8 +44,9 @@ def call_model(*, observed: bool) -> type[RequestModel]:
     said = (
         "Outputs by name, at least one. A tensor is a list of its `values`, flat or nested, or an object with `values` "
         "or `data`, and a `type` if it is not that of the argument `output_type`; numbers, and members of records, are "
-        "lists."
+        "lists. Floats of at most 8 bits are codes if all are whole, and else numbers. The operation's own "
+        "reply may stand here."
     )
-    fields["observed"] = (Annotated[_Members, Field(min_length=1)], Field(description=said))
+    fields["observed"] = (_SomeMembers, Field(description=said))
     about = "A call of an operation, and outputs that something gave for it."
     return create_model("ObservedCall", __base__=RequestModel, __doc__=about, **fields)

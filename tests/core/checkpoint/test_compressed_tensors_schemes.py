@@ -80,9 +80,21 @@ def test_wrong_options_are_refused(name: str) -> None:
     assert len(str(refused.value)) < 400
 
 
+def test_names_in_any_case() -> None:
+    assert scheme_named("w8a8").name == "W8A8"
+    assert scheme_named("nvfp4a16").name == "NVFP4A16"
+    assert scheme_named("w4a16_Asym:group=32").name == "W4A16_ASYM:group=32"
+
+
+@pytest.mark.parametrize("name", ["Q8_0", "q4_k_m", "Q6_K", "IQ4_XS", "TQ2_0"])
+def test_names_of_gguf_files_point_to_their_converter(name: str) -> None:
+    with pytest.raises(UnknownNameError, match=rf"convert_hf_to_gguf\.py .* --scheme {name};"):
+        scheme_named(name)
+
+
 def test_unknown_names_get_a_suggestion() -> None:
     with pytest.raises(UnknownNameError, match="did you mean W4A16"):
-        scheme_named("w4a16")
+        scheme_named("w4-a16")
     # llm-compressor's FP8 asks for a calibration.
     with pytest.raises(UnknownNameError, match="FP8_DYNAMIC"):
         scheme_named("FP8")

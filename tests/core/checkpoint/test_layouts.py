@@ -19,9 +19,10 @@ from requant.checkpoint.storage.location import open_store
 from requant.checkpoint.weights.awq import Awq
 from requant.checkpoint.weights.compressed_tensors import FloatQuantized, Grouping
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
+from requant.checkpoint.weights.floats import Array
 from requant.checkpoint.weights.gptq import Gptq
 from requant.checkpoint.weights.nf4 import STATE, read_state
-from requant.checkpoint.weights.weight_format import Array, StoredRows, WeightFormat
+from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 from requant.errors import CheckpointError, ParameterError, UnknownNameError
 from tests.support.planned_checkpoint import HeadersOnly, Tensors, checkpoint, header_of, planned
 

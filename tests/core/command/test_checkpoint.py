@@ -25,6 +25,7 @@ from requant.checkpoint.name_patterns import NamePatterns
 from requant.checkpoint.plan.model import Direction
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.work import Progress
+from requant.checkpoint.schemes import SCHEMES
 from requant.checkpoints import conversion_request, open_source
 from requant.command.checkpoint.conversion import serving_command
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
@@ -161,6 +162,27 @@ def test_embeddings_heads_and_routers_stay_unless_none_is_given(
     assert checkpoint("verify", tmp_path / "out", "--source", source) == DONE
 
 
+def test_schemes_are_listed_with_their_bits_and_loaders(capsys: pytest.CaptureFixture[str]) -> None:
+    assert checkpoint("schemes", "--json") == 0
+    listed = {each["name"]: each for each in json.loads(capsys.readouterr().out)["schemes"] if each["of"] != "GGUF"}
+    assert [name for name, each in listed.items() if each["of"] == "safetensors"] == list(SCHEMES)
+    bits = {"W4A16": 4.125, "W4A16_ASYM": 4.156, "NVFP4A16": 4.5, "MXFP6A8": 6.25, "W4A8": 8.125, "MatMulNBits4": 4.156}
+    bits |= {"MODELOPT_FP8_PER_CHANNEL_PER_TOKEN": 8.008, "MODELOPT_FP8_PB_WO": 8.002, "MODELOPT_W4A16_NVFP4": 4.5}
+    assert {name: round(listed[name]["bits"], 3) for name in bits} == bits
+    loaders = {"W8A8": ["vLLM", "transformers"], "W4A16_ASYM": ["vLLM"], "MXFP6A16": ["transformers"]}
+    loaders |= {name: ["vLLM"] for name in SCHEMES if name.startswith("MODELOPT_")}
+    assert {name: listed[name]["loaders"] for name in loaders} == loaders
+    assert checkpoint("schemes") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert next(line for line in lines if line.startswith("W4A16 ")).split()[1] == "4.125"
+
+
+def test_names_in_any_case_give_the_same(model: Path, tmp_path: Path) -> None:
+    for name, scheme in (("upper", "W4A16"), ("lower", "w4a16")):
+        assert checkpoint("quantize", model, tmp_path / name, "--scheme", scheme) == 0
+    assert contents(tmp_path / "upper") == contents(tmp_path / "lower")
+
+
 @pytest.mark.parametrize("given", ["lm_head", b"lm_head", None, 3, ["lm_head", 3], [None]])
 @pytest.mark.parametrize("name", ["ignore", "targets"])
 def test_a_text_is_no_list_of_names(model: Path, tmp_path: Path, name: str, given: Any) -> None:
@@ -263,8 +285,18 @@ def test_verify_finds_a_byte_that_is_wrong(model: Path, tmp_path: Path, capsys: 
     assert json.loads(capsys.readouterr().out)["differences"]
     assert requant.quantize_checkpoint(model, tmp_path / "good", "W8A8").kept == ()
     assert checkpoint("diff", tmp_path / "good", out) == FAILED
+    line, empty, kind, last = capsys.readouterr().out.splitlines()
+    assert empty == ""
+    assert kind.startswith("1 tensor: codes differ, 1 of ")
+    assert re.fullmatch(r"1 difference; \d+ tensors in both, \d+ of them equal", last)
+    assert checkpoint("diff", tmp_path / "good", out, "--summary") == FAILED
+    assert capsys.readouterr().out.splitlines() == [kind, last]
+    assert checkpoint("diff", tmp_path / "good", out, "--summary", "--json") == FAILED
+    summary = json.loads(capsys.readouterr().out)
+    assert [(each["tensors"], each["differing"], each["unit"]) for each in summary["kinds"]] == [(1, 1, "steps")]
+    assert summary["equal"] == summary["compared"] - 1
     (difference,) = requant.diff_checkpoints(tmp_path / "good", out).differences
-    assert difference.tensor in capsys.readouterr().out
+    assert line.startswith(f"{difference.tensor}: ")
 
 
 def test_json_is_one_object_to_a_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -486,6 +518,13 @@ def test_a_terminal_has_a_bar(model: Path, tmp_path: Path, size: tuple[int, int]
     assert process.returncode == DONE
     assert b"100%" in shown
     assert b"3/3 files" in shown
+
+
+def test_a_log_has_one_line_about_kernels(capsys: pytest.CaptureFixture[str]) -> None:
+    output = output_for(_namespace("plain"))
+    for compiled in range(4):
+        output.kernels(compiled, 3)
+    assert capsys.readouterr().err == "requant: compiling 3 kernels (once; they are kept for the next run)\n"
 
 
 def test_a_log_has_lines_a_few_seconds_apart(

@@ -16,6 +16,7 @@ import pytest
 from requant.command.checkpoint.work import place_in_job_array
 from requant.command.exit_status import DONE, FAILED, WRONG_USAGE
 from requant.command.main import main
+from tests.support.gguf_files import legacy_importance
 from tests.support.model_directory import make_model
 
 _F32, _Q8_0 = 0, 8
@@ -63,6 +64,22 @@ def test_gguf_to_gguf_and_back(gguf: Path, tmp_path: Path, capsys: pytest.Captur
     assert checkpoint("quantize", gguf, tmp_path / "r.gguf", "--scheme", "Q8") == WRONG_USAGE
 
 
+def test_gguf_by_an_importance_matrix(gguf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    matrix = tmp_path / "imatrix.dat"
+    matrix.write_bytes(legacy_importance({"blk.0.attn_q.weight": np.arange(64, dtype="<f4")}, 1))
+    options = ("--scheme", "iq4_nl", "--imatrix", matrix)
+    # The file does not say how many layers the model has.
+    assert checkpoint("plan", gguf, *options) == FAILED
+    assert "convert with --pure" in capsys.readouterr().err
+    assert checkpoint("plan", gguf, *options, "--pure") == DONE
+    assert f"{matrix}: the importance of the columns of 1 of them" in capsys.readouterr().out
+    for name, more in (("a", ("--imatrix", matrix)), ("b", ())):
+        assert checkpoint("quantize", gguf, tmp_path / name, "--scheme", "IQ4_NL", "--pure", *more) == DONE
+    assert (tmp_path / "a").read_bytes()[-72:] != (tmp_path / "b").read_bytes()[-72:]
+    assert checkpoint("plan", gguf, "--scheme", "IQ4_NL", "--pure", "--imatrix", tmp_path / "none.dat") == FAILED
+    assert "there is no file 'none.dat'" in capsys.readouterr().err
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_onnx(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx = pytest.importorskip("onnx")
@@ -102,6 +119,8 @@ def test_block_sizes_that_onnxruntime_does_not_write(
         ("model.gguf", ["--profile", "compressed-tensors-cpu"]),
         ("model.onnx", ["--engine", "ray"]),
         ("model.onnx", ["--not-finite", "convert"]),
+        ("model.onnx", ["--pure"]),
+        ("model", ["--imatrix", "imatrix.gguf"]),
         ("model", ["--block-size", "32"]),
         ("model", ["--block-size", "0"]),
     ],
@@ -166,7 +185,12 @@ def test_messages_name_the_command() -> None:
         (["compare", "x.npy", "x.npy"], ">/dev/full", "stdout cannot be written: No space left on device"),
         (["parse_type", "-"], "<&-", "stdin is closed; name a file"),
         ([*_VECTORS, "npz"], ">&-", "stdout is closed; name a file with -o"),
-        ([*_VECTORS, "c_header"], ">/dev/full", "stdout cannot be written: No space left on device"),
+        pytest.param(
+            [*_VECTORS, "c_header"],
+            ">/dev/full",
+            "stdout cannot be written: No space left on device",
+            marks=pytest.mark.exhaustive,
+        ),
         ([*_VECTORS, "json", "-o", "v.json"], "", "-o is for the files of --format npz or c_header or readmemh"),
     ],
 )

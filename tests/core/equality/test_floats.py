@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from itertools import combinations
+from itertools import combinations, pairwise, product
 
 import pytest
 
@@ -17,7 +17,7 @@ from requant.mlir import parse_type
 from tests.core.equality.pairs import quantized, rules_of
 from tests.oracles import profiles as oracle
 from tests.oracles.casts import cast
-from tests.support.cases import EXHAUSTIVE, sample
+from tests.support.cases import sample
 
 SHORT = ("f16", "bf16")
 SMALL = ("f16", "bf16", "f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E5M2FNUZ", "f4E2M1FN", "f6E2M3FN", "f6E3M2FN")
@@ -47,9 +47,9 @@ def check_steps(rule: Rule, part: Part) -> None:
 
 
 def neighbors(rules: dict[str, Rule]) -> list[tuple[Rule, Rule]]:
-    """Each rule with the next one, and the first with all."""
-    pairs = list(combinations(rules.values(), 2))
-    return list(sample(pairs, len(rules) + 2))
+    """Each rule with the next one, in a circle."""
+    every = list(rules.values())
+    return list(pairwise([*every[-1:], *every]))
 
 
 @pytest.mark.parametrize("expressed", SHORT)
@@ -153,8 +153,14 @@ def test_quantizations_of_32_bits_at_all_thresholds(scale: float) -> None:
         assert seen > 10
 
 
-@pytest.mark.parametrize("target", ["f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f16", "f4E2M1FN"])
-@pytest.mark.parametrize("source", ["f32", "f64"])
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        *product(["f32", "f64"], ["f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f4E2M1FN"]),
+        ("f32", "f16"),
+        pytest.param("f64", "f16", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_casts_at_all_thresholds(source: str, target: str) -> None:
     rules = rules_of("quantize", source, target)
     letters, size = ("<Q", "<d") if source == "f64" else ("<I", "<f"), 8 if source == "f64" else 4
@@ -167,7 +173,8 @@ def test_casts_at_all_thresholds(source: str, target: str) -> None:
             check_steps(rule, part.part)
             common = part.common
             rows = list(zip(common.starts.tolist(), common.ends.tolist(), common.outcomes[0].tolist(), strict=True))
-            for start, end, code in sample(rows, 100):
+            # f16 has a threshold for each of its numbers.
+            for start, end, code in sample(rows[:: len(rows) // 3000 + 1], 100):
                 for bits in (start, end):
                     (x,) = struct.unpack(letters[1], struct.pack(letters[0], bits | part.part.sign))
                     # Python makes a signalling f32 quiet.
@@ -215,10 +222,3 @@ def test_every_rounding_has_its_staircase() -> None:
     ]
     for first, second in combinations(rules, 2):
         assert check_by_sweep(first, second).is_certifiable
-
-
-@pytest.mark.skipif(not EXHAUSTIVE, reason="takes minutes")
-@pytest.mark.parametrize("profile", ["litert", "torch_decomposed", "onednn"])
-def test_quantizations_of_32_bits_by_computing_every_input(profile: str) -> None:
-    target = "!quant.uniform<i8:f32, 0.0371:-5>"
-    check_by_sweep(quantized(profile, "f32", target), quantized("stablehlo", "f32", target))

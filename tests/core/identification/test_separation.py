@@ -55,6 +55,54 @@ def test_a_sum_that_decides_is_made_of_inputs_and_weights() -> None:
         assert requant.matmul(**given, **group["candidates"][0]).ravel().tolist() == outcomes
 
 
+def test_a_sum_that_an_accumulator_does_not_hold_decides() -> None:
+    layer: dict[str, Any] = {
+        "lhs": np.array([[700]], np.int16),
+        "lhs_type": "!quant.uniform<i16:f32, 0.25>",
+        "rhs": np.array([[9]], np.int8),
+        "rhs_type": "!quant.uniform<i8:f32, 0.0078125>",
+        "output_type": "!quant.uniform<i16:f32, 0.2266836166381836>",
+        "profile": "litert",
+        "scheme": "litert_float",
+    }
+    observed = requant.matmul(**layer)
+    call: dict[str, Any] = {"operation": "matmul", "arguments": layer, "observed": {"output": observed}}
+    reply = requant.identify([call])
+    # Sums saturate i16 long before they saturate i32.
+    groups = [[tuple(each.values()) for each in group["candidates"]] for group in reply["consistent"]]
+    assert groups == [[(), ("wrap",), ("saturate",)], [("i32",)], [("i32", "wrap")]]
+    assert all(group["proven"] for group in reply["consistent"])
+    calls = [call]
+    for asked in reply["try_next"]:
+        lhs, rhs = (np.array(each["values"]) for each in asked["tensors"])
+        given = layer | {"lhs": lhs.reshape(-1, rhs.size).astype(np.int16), "rhs": rhs.reshape(-1, 1).astype(np.int8)}
+        calls.append({"operation": "matmul", "arguments": given, "observed": {"output": requant.matmul(**given)}})
+    assert len(requant.identify(calls)["consistent"]) == 1
+
+
+def test_any_nan_of_a_quantized_float_is_the_same() -> None:
+    arguments: dict[str, Any] = {"input": np.array([1.0], np.float32), "output_type": "!quant.uniform<f8E5M2:f32, 1.0>"}
+    observed = {"output": requant.quantize(*arguments.values(), profile="onnx")}
+    call = {"operation": "quantize", "arguments": arguments, "observed": observed}
+    reply = requant.identify([call], suspects=["onnx", "onnx_reference"])
+    assert [group["proven"] for group in reply["consistent"]] == [True]
+
+
+def test_blocks_are_rules_of_single_numbers() -> None:
+    output = "!quant.uniform<i8:f32:{0:1, 1:2}, {{0.5, 0.3}, {0.25:3, 0.1}}>"
+    arguments: dict[str, Any] = {"input": np.zeros((2, 4), np.float32), "output_type": output}
+    observed = requant.quantize(*arguments.values(), profile="torch_decomposed")
+    call: dict[str, Any] = {"operation": "quantize", "arguments": arguments, "observed": {"output": observed}}
+    reply = requant.identify([call], suspects=["torch_decomposed", "onnx", "floor"])
+    assert all(group["proven"] for group in reply["consistent"])
+    calls = [call]
+    for asked in reply["try_next"]:
+        given = arguments | {"input": np.array(asked["tensors"][0]["values"], np.float32).reshape(2, 4)}
+        observed = requant.quantize(*given.values(), profile="torch_decomposed")
+        calls.append({"operation": "quantize", "arguments": given, "observed": {"output": observed}})
+    assert len(requant.identify(calls, suspects=["torch_decomposed", "onnx", "floor"])["consistent"]) == 1
+
+
 def test_parameters_along_two_axes_are_told_apart_by_trials() -> None:
     stored = np.arange(12, dtype=np.uint8).reshape(4, 3)
     types = "!quant.uniform<u8:f32:0, {0.5, 0.25, 0.3, 0.1}>", "!quant.uniform<i8:f32:1, {0.7, 0.1, 0.2}>"

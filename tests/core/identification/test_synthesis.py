@@ -23,6 +23,7 @@ from tests.support.cases import EXHAUSTIVE
 COUNT = 200 if EXHAUSTIVE else 8
 _OPERATIONS = {**OPERATIONS, **{each.name: each for each in CONVERSIONS.values()}}
 _HALF = Fraction(1, 2)
+_FEW = ("litert", "onnx")
 
 
 def _toward_zero(value: Fraction) -> int:
@@ -210,16 +211,15 @@ def _share(answer: Identification, call: ArrayCall, case: Case) -> float:
 def test_a_rule_that_no_profile_has(seed: int) -> None:
     case = Case.drawn(seed)
     call = case.call(seed)
-    assert _share(identify([call]), call, case) == 1, case
-
-
-@pytest.mark.exhaustive
-def test_rules_that_were_found_give_fresh_data_too() -> None:
-    cases = [Case.drawn(seed) for seed in range(40)]
-    shares = [_share(identify([case.call(seed)]), case.call(1000 + seed), case) for seed, case in enumerate(cases)]
+    found = _identified(call, seed)
+    assert _share(found, call, case) == 1, case
     # Data of 4,000 elements do not tell every rule from every other.
-    assert min(shares) > 0.98, shares
-    assert sum(each == 1 for each in shares) > 20, shares
+    assert _share(found, case.call(1000 + seed), case) > 0.98, case
+
+
+def _identified(call: ArrayCall, seed: int) -> Identification:
+    """Synthesize; of eight calls, one is compared with every profile before."""
+    return identify([call], None if seed % 8 == 0 else _FEW)
 
 
 def test_one_rule_explains_several_calls() -> None:
@@ -236,7 +236,7 @@ def test_a_flipped_bit_stays_unexplained(seed: int) -> None:
     inner = np.flatnonzero((observed.reshape(-1) > -120) & (observed.reshape(-1) < 120))
     index = int(rng.choice(inner))
     observed.reshape(-1)[index] ^= np.int8(1 << int(rng.integers(0, 7)))
-    answer = identify([call.with_observed({"output": observed})])
+    answer = _identified(call.with_observed({"output": observed}), seed)
     assert not answer.consistent
     assert answer.unexplained is not None
     assert not answer.unexplained.readings

@@ -20,7 +20,7 @@ from requant.errors import PreconditionError, TensorDataError
 from requant.formats.elements import FLOATS
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType
-from requant.plan.compute_dtype import f16_of_f32, f32_of_f16, narrowed, widen
+from requant.plan.float_arrays import f16_of_f32, f32_of_f16, narrowed, widen
 from requant.plan.plan import Conversion, Plan, merged, pack
 from requant.profiles import Rounding
 from tests.support.cases import EXHAUSTIVE

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from requant.checkpoint.weights.blocks import Block
+from requant.checkpoint.weights.blocks import Block, Extremes
 from requant.checkpoint.weights.floats import bits_of
-from requant.checkpoint.weights.weight_format import Extremes
 from requant.self_test.digest import digest
 from requant.self_test.known_calls import KnownCall, reals
 from requant.self_test.known_weights import KNOWN_WEIGHTS, weights

@@ -5,11 +5,12 @@ Codes are bytes without a type, which would name the format.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tests.interop.blind.dump import Array, Dump, tensor_text
+from tests.interop.blind.dump import Array, Arrays, Dump, Types, dumped, tensor_text
 
 
 def drawn_rows(rng: np.random.Generator, pool: Array) -> Array:
@@ -18,13 +19,24 @@ def drawn_rows(rng: np.random.Generator, pool: Array) -> Array:
     return np.ascontiguousarray(pool[rng.integers(0, len(pool), rows * count)].reshape(rows, -1))
 
 
-def quantize_dump(values: Array, observed: dict[str, Array], *, label: dict[str, str], **options: Any) -> Dump:
-    """A quantize_blocks of f32."""
+def quantize_dump(
+    values: Array, run: Callable[[Array], dict[str, Array]], *, label: dict[str, str], **options: Any
+) -> Dump:
+    """A quantize_blocks of f32, by what takes rows of blocks and gives the outputs by name."""
+
+    def answer(arrays: Arrays, _: Types) -> dict[str, Array]:
+        return run(arrays["input"])
+
     types = {"input": tensor_text(values.shape, "f32")}
-    return Dump("quantize_blocks", {"input": values}, types, options, observed, label=label)
+    return dumped("quantize_blocks", {"input": values}, types, options, answer, label=label)
 
 
-def dequantize_dump(parts: dict[str, Array], observed: Array, *, label: dict[str, str], **options: Any) -> Dump:
-    """A dequantize_blocks to f32."""
-    given = {"output_type": tensor_text(observed.shape, "f32"), **options}
-    return Dump("dequantize_blocks", parts, {}, given, {"output": observed}, label=label)
+def dequantize_dump(
+    parts: dict[str, Array], shape: tuple[int, ...], run: Callable[[Arrays], Array], *, label: dict[str, str]
+) -> Dump:
+    """A dequantize_blocks to f32 of a shape, by what takes the parts by name."""
+
+    def answer(arrays: Arrays, _: Types) -> dict[str, Array]:
+        return {"output": run(arrays)}
+
+    return dumped("dequantize_blocks", parts, {}, {"output_type": tensor_text(shape, "f32")}, answer, label=label)

@@ -28,6 +28,8 @@ Arrays = Mapping[str, Array]
 Types = Mapping[str, str]
 Answer = Callable[[Arrays, Types], dict[str, Array]]
 """What a system gives for other tensors of one call: the outputs by name, for the inputs and their types by name."""
+Limits = tuple[tuple[int, int], tuple[int, int], int]
+"""The numbers that a system takes as the operands of a product, and what those of the second are multiples of."""
 
 DUMPED: Mapping[str, Operation] = {**OPERATIONS, **{each.name: each for each in CONVERSIONS.values()}}
 """The operations that a dump may be of, by name. A cast is a quantize or a dequantize between floats."""
@@ -41,8 +43,7 @@ class Dump:
     none. `options`: those that a caller knows, such as `output_type`. `observed`: the outputs by name. `label`: the
     options that choose the arithmetic, such as `profile` and `scheme`, of which a caller has no idea. `answer`: the
     system, which can be asked anew with other tensors and everything else as it was, a conversion with tensors of the
-    same shape; None where there is nothing to vary. `limits`: the numbers that it takes as the operands of a product,
-    and what those of the second are multiples of, where not all.
+    same shape; None where there is nothing to vary. `limits`: what it takes as the operands of a product, if not all.
     """
 
     operation: str
@@ -52,7 +53,7 @@ class Dump:
     observed: dict[str, Array]
     label: dict[str, str] = field(kw_only=True)
     answer: Answer | None = field(default=None, kw_only=True)
-    limits: tuple[tuple[int, int], tuple[int, int], int] | None = field(default=None, kw_only=True)
+    limits: Limits | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{name} {list(each.shape)}" for name, each in self.arrays.items())

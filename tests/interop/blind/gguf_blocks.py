@@ -10,7 +10,7 @@ import numpy as np
 
 from requant.convert.blocks.gguf import BLOCK, GGUF_FORMATS
 from tests.interop.blind import blocks, draws
-from tests.interop.blind.dump import Array, Dump
+from tests.interop.blind.dump import Array, Arrays, Dump
 from tests.interop.blocks.block_cases import finite_blocks
 from tests.interop.llama_cpp.library import dequantize_rows, quantize_rows
 
@@ -34,10 +34,12 @@ def by_ggml(values: Array, format_name: str) -> Array:
 def quantize(pool: Array, by: By, rng: np.random.Generator) -> Dump:
     format_name = str(rng.choice(list(GGUF_FORMATS)))
     values = blocks.drawn_rows(rng, pool)
-    shape = (len(values), values.shape[1] // BLOCK, GGUF_FORMATS[format_name].block_bytes)
-    return blocks.quantize_dump(
-        values, {"blocks": by(values, format_name).reshape(shape)}, label={"format": format_name}
-    )
+
+    def run(reals: Array) -> dict[str, Array]:
+        shape = (len(reals), reals.shape[1] // BLOCK, GGUF_FORMATS[format_name].block_bytes)
+        return {"blocks": by(reals, format_name).reshape(shape)}
+
+    return blocks.quantize_dump(values, run, label={"format": format_name})
 
 
 def back_by_gguf(stored: Array, format_name: str) -> Array:
@@ -59,8 +61,11 @@ def dequantize(pool: Array, by: By, rng: np.random.Generator) -> Dump:
     if rng.random() < 0.5:
         stored = rng.integers(0, 256, stored.shape, dtype=np.uint8)
         stored[..., [1, 3] if GGUF_FORMATS[format_name].has_minimum else [1]] &= 0xBB
-    observed = by(stored, format_name).reshape(values.shape)
-    return blocks.dequantize_dump({"blocks": stored}, observed, label={"format": format_name})
+
+    def run(parts: Arrays) -> Array:
+        return by(parts["blocks"], format_name).reshape(values.shape)
+
+    return blocks.dequantize_dump({"blocks": stored}, values.shape, run, label={"format": format_name})
 
 
 def _pool(rng: np.random.Generator) -> Array:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count as counting
 
 import numpy as np
 
-from requant.integer.window import Window
-from tests.interop.blind.dump import Array, Dump, tensor_text
+from requant.identification.sums import Side, factors_of
+from requant.integer.window import Padding, Window
+from tests.interop.blind.dump import Array, Dump, Limits, tensor_text
 from tests.interop.blind.products import side_of
 from tests.interop.integer.quantized_tensors import DTYPES, Quantized
-
-DEEPEST = 4096
-"""Products are of so many numbers at most; sums that need more are left out."""
 
 
 def product_calls(dump: Dump, channel: int, sums: Array) -> Iterator[tuple[dict[str, Array], dict[str, str]]]:
@@ -22,51 +21,81 @@ def product_calls(dump: Dump, channel: int, sums: Array) -> Iterator[tuple[dict[
     """
     first, second = (name for name in dump.arrays if name != "bias")
     sides = side_of(dump.types[first]), side_of(dump.types[second])
-    if dump.operation not in ("matmul", "conv2d"):
-        return
-    made = _operands(sides, sums.astype(np.int64), dump.limits)
+    made = _operands(sides, channel, sums.astype(np.int64), dump.limits)
     if made is None:
         return
-    lhs, rhs = made
+    for operands in _matrices(dump, *made) if dump.operation == "matmul" else _images(dump, sides, channel, *made):
+        yield _typed(dump, sides, channel, dict(zip((first, second), operands, strict=True)))
+
+
+def _matrices(dump: Dump, numbers: Array, columns: Array) -> Iterator[tuple[Array, Array]]:
+    ranks = dump.arrays["lhs"].ndim, dump.arrays["rhs"].ndim
+    yield numbers.reshape(*(1,) * (ranks[0] - 1), -1), columns.reshape(*(1,) * (ranks[1] - 2), *columns.shape)
+
+
+def _images(
+    dump: Dump, sides: tuple[Quantized, Quantized], channel: int, numbers: Array, columns: Array
+) -> Iterator[tuple[Array, Array]]:
+    """One pixel that has the numbers in its channels; of groups, as many channels as there were, and of those that each
+    group sees, the first has the numbers in its pixels.
+    """
     if dump.options.get("groups", 1) == 1:
-        yield _typed(dump, sides, channel, {first: _input(dump, lhs), second: _weights(dump, rhs)}, rhs.shape[1])
-    elif dump.arrays["weights"].shape[dump.options["weights_layout"].index("I")] == 1:
-        # As many channels as there were, each with weights of its own.
-        outputs = dump.arrays["weights"].shape[dump.options["weights_layout"].index("O")]
-        image, kernel_width = _row_of_taps(dump, lhs, int(sides[0].zero_points[0]))
-        for start in range(0, rhs.shape[1], outputs):
-            some = rhs[:, start : start + outputs]
-            columns = np.pad(some, ((0, 0), (0, outputs - some.shape[1])), mode="edge")
-            kernels = columns.T.reshape(outputs, 1, kernel_width, 1)
-            weights = kernels.transpose(["OHWI".index(each) for each in dump.options["weights_layout"]])
-            yield _typed(dump, sides, channel, {first: image, second: np.ascontiguousarray(weights)}, outputs)
+        yield _image(dump, numbers[np.newaxis], sides[0]), _kernels(dump, columns.T[:, np.newaxis, np.newaxis, :])
+        return
+    layout = dump.options.get("layout", "NHWC"), dump.options["weights_layout"]
+    channels = dump.arrays["input"].shape[layout[0].index("C")]
+    outputs, seen = (dump.arrays["weights"].shape[layout[1].index(each)] for each in "OI")
+    image = _image(dump, np.repeat(numbers[:, np.newaxis], channels, axis=1), sides[0])
+    for start in range(0, columns.shape[1], outputs):
+        some = columns[:, start : start + outputs]
+        kernels = np.full((outputs, 1, len(numbers), seen), _zero(sides[1], channel), columns.dtype)
+        kernels[:, 0, :, 0] = np.pad(some, ((0, 0), (0, outputs - some.shape[1])), mode="edge").T
+        yield image, _kernels(dump, kernels)
 
 
-def _row_of_taps(dump: Dump, numbers: Array, zero: int) -> tuple[Array, int]:
-    """An image of which all rows are alike, and have a window that sees these numbers; the width of its kernel."""
+def _kernels(dump: Dump, weights: Array) -> Array:
+    """Weights as OHWI, in the layout that the dump has."""
+    return np.ascontiguousarray(weights.transpose(["OHWI".index(each) for each in dump.options["weights_layout"]]))
+
+
+def _image(dump: Dump, pixels: Array, side: Quantized) -> Array:
+    """An image whose rows have these pixels [columns, channels] where a window sees them, and zero elsewhere."""
+    height, _ = _placed(dump, 0, 1)
+    width, seen = _placed(dump, 1, len(pixels))
+    row = np.full((width, pixels.shape[1]), _zero(side, 0), pixels.dtype)
+    row[seen] = pixels
+    image = np.broadcast_to(row, (1, height, *row.shape))
+    return np.ascontiguousarray(image.transpose(["NHWC".index(each) for each in dump.options.get("layout", "NHWC")]))
+
+
+def _zero(side: Quantized, channel: int) -> int:
+    return int(side.zero_points[min(channel, side.zero_points.size - 1)])
+
+
+def _placed(dump: Dump, axis: int, taps: int) -> tuple[int, range]:
+    """How many rows (0) or columns (1) an image has in which a kernel of so many taps has its place, none to spare, and
+    which of them the first such window sees.
+    """
     names = ("strides", "dilations", "padding", "pads")
     window = Window(**{name: dump.options[name] for name in names if name in dump.options})
-    width = (numbers.size - 1) * window.dilations[1] + 1
-    for size in range(width, 4 * width + 64):
-        outputs, before = window.placed(size, numbers.size, 1)
-        starts = np.arange(outputs) * window.strides[1] - before
-        whole = starts[(starts >= 0) & (starts + width <= size)]
-        if whole.size:
+    stride, dilation = window.strides[axis], window.dilations[axis]
+    width = (taps - 1) * dilation + 1
+    for size in counting(width):
+        outputs, before = window.placed(size, taps, axis)
+        whole = [start for start in range(-before, outputs * stride - before, stride) if 0 <= start <= size - width]
+        rest = (size + window.pads[axis] + window.pads[axis + 2] - width) % stride
+        if whole and (window.padding is not Padding.EXPLICIT or not rest):
             break
-    row = np.full(size, zero, numbers.dtype)
-    row[int(whole[0]) : int(whole[0]) + width : window.dilations[1]] = numbers
-    layout = dump.options.get("layout", "NHWC")
-    sizes = dict(zip(layout, dump.arrays["input"].shape, strict=True))
-    image = np.broadcast_to(row[:, np.newaxis], (1, sizes["H"], size, sizes["C"]))
-    return np.ascontiguousarray(image.transpose(["NHWC".index(each) for each in layout])), numbers.size
+    return size, range(whole[0], whole[0] + width, dilation)
 
 
 def _typed(
-    dump: Dump, sides: tuple[Quantized, Quantized], channel: int, arrays: dict[str, Array], count: int
+    dump: Dump, sides: tuple[Quantized, Quantized], channel: int, arrays: dict[str, Array]
 ) -> tuple[dict[str, Array], dict[str, str]]:
     """Operands with their types, whose weights all have the scale of one channel; and a bias of 0."""
     first, second = arrays
     weights = sides[1]
+    count = arrays[second].shape[-1 if dump.operation == "matmul" else dump.options["weights_layout"].index("O")]
     if weights.scales.size > 1:
         each = np.full(count, weights.scales[channel]), np.full(count, weights.zero_points[channel])
         weights = replace(weights, scales=each[0], zero_points=each[1])
@@ -77,68 +106,33 @@ def _typed(
     return arrays, types
 
 
-def _input(dump: Dump, numbers: Array) -> Array:
-    """One row for a matmul; for a convolution an image of the size that it had, all of whose pixels are alike."""
-    if dump.operation == "matmul":
-        return numbers.reshape(*(1,) * (dump.arrays["lhs"].ndim - 1), -1)
-    shape = dump.arrays["input"].shape
-    if dump.options.get("layout") == "NCHW":
-        return np.ascontiguousarray(np.broadcast_to(numbers[None, :, None, None], (1, numbers.size, *shape[2:])))
-    return np.ascontiguousarray(np.broadcast_to(numbers, (1, *shape[1:3], numbers.size)))
-
-
-def _weights(dump: Dump, numbers: Array) -> Array:
-    """The matrix for a matmul; for a convolution weights of one pixel."""
-    if dump.operation == "matmul":
-        return numbers.reshape(*(1,) * (dump.arrays["rhs"].ndim - 2), *numbers.shape)
-    depth, outputs = numbers.shape
-    shapes = {"HWIO": (1, 1, depth, outputs), "OHWI": (outputs, 1, 1, depth), "OIHW": (outputs, depth, 1, 1)}
-    layout = dump.options["weights_layout"]
-    return np.ascontiguousarray(numbers if layout == "HWIO" else numbers.T).reshape(shapes[layout])
-
-
 def _operands(
-    sides: tuple[Quantized, Quantized], sums: Array, limits: tuple[tuple[int, int], tuple[int, int], int] | None
+    sides: tuple[Quantized, Quantized], channel: int, sums: Array, limits: Limits | None
 ) -> tuple[Array, Array] | None:
-    """Numbers of the input and a column of weights for each sum: sum = unit * (w_0 + w_1 + ...) + most * (w_3 + ...).
+    """Numbers of the input, and a column of weights for each sum: those that the library proposes, with the operands
+    changing places, so that one input is enough.
 
     `limits`: of the input, of the weights, and what these are multiples of, where a system takes no others. Sums that
     cannot be had are left out.
     """
-    lowest, highest, least, most, step = *_range(sides[0]), *_range(sides[1]), 1
+    bounds = [_range(each) for each in sides]
+    step = 1
     if limits is not None:
-        (lowest, highest), (least, most), step = limits
-    zero, zeros = int(sides[0].zero_points[0]), int(sides[1].zero_points[0])
-    low, high = lowest - zero, highest - zero
-    unit, far = (1, high) if high > -low else (-1, low)
-    # Weights of either sign, of as many steps each.
-    reach = min(most - zeros, zeros - least)
-    reach -= reach % step
-    if reach <= 0 or zeros % step:
+        *bounds, step = limits
+    zero, zeros = int(sides[0].zero_points[0]), _zero(sides[1], channel)
+    if zeros % step:
         return None
-    units = -(-abs(far) // reach) + 1
-    columns = []
-    for total in sums.tolist():
-        count, rest = divmod(abs(total), abs(far))
-        sign = 1 if (total > 0) == (unit > 0) else -1
-        if count % step or rest % step or -(-count // reach) > DEEPEST:
-            continue
-        columns.append([sign * each for each in (*_split(rest, reach, units), *_split(count, reach, 0))])
-    if not columns:
+    steps = Side(0, -((zeros - bounds[1][0]) // step), (bounds[1][1] - zeros) // step)
+    inputs = Side(0, bounds[0][0] - zero, bounds[0][1] - zero)
+    had = [each for each in (sums[sums % step == 0] // step).tolist() if factors_of(np.array([each]), steps, inputs)]
+    made = factors_of(np.array(had, np.int64), steps, inputs) if had else None
+    if made is None:
         return None
-    depth = max(len(each) for each in columns)
-    rhs = np.zeros((depth, len(columns)), np.int64)
-    for place, each in enumerate(columns):
-        rhs[: len(each), place] = each
-    lhs = np.array([unit] * units + [far] * (depth - units)) + zero
-    return lhs.astype(DTYPES[sides[0].storage]), (rhs + zeros).astype(DTYPES[sides[1].storage])
-
-
-def _split(total: int, most: int, least: int) -> list[int]:
-    """Numbers of at most `most` with a sum; at least so many."""
-    full, rest = divmod(total, most)
-    found = [most] * full + ([rest] if rest else [])
-    return found + [0] * (least - len(found))
+    columns, numbers = made
+    return (
+        (numbers + zero).astype(DTYPES[sides[0].storage]),
+        (columns.T * step + zeros).astype(DTYPES[sides[1].storage]),
+    )
 
 
 def _range(side: Quantized) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import torch
 
 from requant.integer.conv2d import Layout, WeightsLayout, Window, conv2d_integers
 from tests.interop.blind import draws
-from tests.interop.blind.dump import Dump
+from tests.interop.blind.dump import Dump, RefusedError
 from tests.interop.blind.products import Operand, add_dump, conv2d_dump, matmul_dump, rectified
 from tests.interop.casts import torch_cast
 from tests.interop.casts.cast_data import WIDE, is_nan
@@ -70,7 +70,13 @@ def decomposed_quantize(rng: np.random.Generator) -> Dump:
     source = draws.reals(rng, of)
     if of.block is not None:
         source[np.isnan(source)] = 0
-    return draws.quantize_dump(of, source, lambda x: decomposed(of, x, "quantize"), label=DECOMPOSED)
+
+    def run(reals: Array) -> Array:
+        if of.block is not None and np.isnan(reals).any():
+            raise RefusedError
+        return decomposed(of, reals, "quantize")
+
+    return draws.quantize_dump(of, source, run, label=DECOMPOSED)
 
 
 def decomposed_dequantize(rng: np.random.Generator) -> Dump:

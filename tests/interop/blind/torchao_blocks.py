@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 
 from requant.convert.blocks import mx, nvfp4
 from tests.interop.blind import blocks, draws
-from tests.interop.blind.dump import Array, Dump
+from tests.interop.blind.dump import Array, Arrays, Dump, RefusedError
 from tests.interop.blocks.block_cases import finite_blocks
 from tests.interop.blocks.torchao_formats import MX_ELEMENTS, formats, in_bytes, unpacked
 from tests.interop.casts.cast_data import DTYPES
@@ -23,13 +24,16 @@ def _typed(codes: Array, element: str | None, shape: tuple[int, ...]) -> Array:
 def quantize_mx(pool: Array, rng: np.random.Generator) -> Dump:
     name = str(rng.choice(list(MX_ELEMENTS)))
     values = blocks.drawn_rows(rng, pool)
-    scales, elements = formats("mx_tensor").to_mx(torch.from_numpy(values), MX_ELEMENTS[name], mx.BLOCK)
-    codes = unpacked(elements) if name == "mxfp4_e2m1" else in_bytes(elements)
-    outputs = {
-        "elements": _typed(codes, mx.mx_element(name), values.shape),
-        "scales": _typed(in_bytes(scales), None, (len(values), -1)),
-    }
-    return blocks.quantize_dump(values, outputs, label={"format": name, "rule": "ocp"})
+
+    def run(reals: Array) -> dict[str, Array]:
+        scales, elements = formats("mx_tensor").to_mx(torch.from_numpy(reals), MX_ELEMENTS[name], mx.BLOCK)
+        codes = unpacked(elements) if name == "mxfp4_e2m1" else in_bytes(elements)
+        return {
+            "elements": _typed(codes, mx.mx_element(name), reals.shape),
+            "scales": _typed(in_bytes(scales), None, (len(reals), -1)),
+        }
+
+    return blocks.quantize_dump(values, run, label={"format": name, "rule": "ocp"})
 
 
 def dequantize_mx(rng: np.random.Generator) -> Dump:
@@ -38,28 +42,44 @@ def dequantize_mx(rng: np.random.Generator) -> Dump:
     rows, count = int(np.exp2(rng.uniform(0, 6))), int(rng.integers(1, 5))
     elements = rng.integers(0, 1 << width, (rows, count * mx.BLOCK)).astype(np.uint8)
     scales = rng.integers(0, 255, (rows, count)).astype(np.uint8)
-    raw = torch.from_numpy(elements)
-    given = raw.view(MX_ELEMENTS[name]) if name.startswith("mxfp8") else raw
-    if name == "mxfp4_e2m1":
-        given = formats("kernels").pack_uint4(raw)
-    found = formats("mx_tensor").to_dtype(given, torch.from_numpy(scales), MX_ELEMENTS[name], mx.BLOCK, torch.float32)
-    return blocks.dequantize_dump({"elements": elements, "scales": scales}, found.numpy(), label={"format": name})
+
+    def run(parts: Arrays) -> Array:
+        raw, of_blocks = (torch.from_numpy(parts[each]) for each in ("elements", "scales"))
+        given = raw.view(MX_ELEMENTS[name]) if name.startswith("mxfp8") else raw
+        if name == "mxfp4_e2m1":
+            given = formats("kernels").pack_uint4(raw)
+        found = formats("mx_tensor").to_dtype(given, of_blocks, MX_ELEMENTS[name], mx.BLOCK, torch.float32)
+        return np.asarray(found.numpy())
+
+    parts = {"elements": elements, "scales": scales}
+    return blocks.dequantize_dump(parts, elements.shape, run, label={"format": name})
 
 
 def quantize_nvfp4(pool: Array, rng: np.random.Generator) -> Dump:
     """torchao multiplies by a reciprocal; a block in which that shows is left out."""
     candidates = pool[rng.integers(0, len(pool), 512)]
-    scales, _ = formats("nvfp4_tensor").nvfp4_quantize(torch.from_numpy(candidates), nvfp4.BLOCK, None)
-    divisors = scales.to(torch.float32).numpy().reshape(-1, 1)
-    with np.errstate(all="ignore"):
-        same = (candidates / divisors == candidates * (np.float32(1) / divisors)).all(axis=1)
-    values = blocks.drawn_rows(rng, candidates[same])
-    scales, packed = formats("nvfp4_tensor").nvfp4_quantize(torch.from_numpy(values), nvfp4.BLOCK, None)
-    outputs = {
-        "elements": _typed(unpacked(packed), "f4E2M1FN", values.shape),
-        "scales": _typed(in_bytes(scales), "f8E4M3FN", (len(values), -1)),
-    }
-    return blocks.quantize_dump(values, outputs, label={"format": "nvfp4"}, global_scale="absent")
+
+    def quantized(reals: Array) -> tuple[Any, Any]:
+        found: tuple[Any, Any] = formats("nvfp4_tensor").nvfp4_quantize(torch.from_numpy(reals), nvfp4.BLOCK, None)
+        return found
+
+    def same(reals: Array) -> Array:
+        divisors = quantized(reals)[0].to(torch.float32).numpy().reshape(-1, 1)
+        numbers = reals.reshape(-1, nvfp4.BLOCK)
+        with np.errstate(all="ignore"):
+            return np.asarray((numbers / divisors == numbers * (np.float32(1) / divisors)).all(axis=1))
+
+    def run(reals: Array) -> dict[str, Array]:
+        if not same(reals).all():
+            raise RefusedError
+        scales, packed = quantized(reals)
+        return {
+            "elements": _typed(unpacked(packed), "f4E2M1FN", reals.shape),
+            "scales": _typed(in_bytes(scales), "f8E4M3FN", (len(reals), -1)),
+        }
+
+    values = blocks.drawn_rows(rng, candidates[same(candidates)])
+    return blocks.quantize_dump(values, run, label={"format": "nvfp4"}, global_scale="absent")
 
 
 def dumps(rng: np.random.Generator, count: int) -> Iterator[Dump]:

@@ -168,12 +168,15 @@ def quantize_blocks(rng: np.random.Generator) -> Dump:
     values = blocks.drawn_rows(rng, finite_blocks(rng, mx.BLOCK, -15, 15))
     # Quotients that the model rounds in another way, and integers, which have no zero with a sign.
     values[np.abs(values) < 2.0**-30] = 0
-    found, scales = cast_to_blocks(values, "f32", element)
-    outputs = {
-        "elements": (found * 64).astype(np.int8) if element == "i8" else found.astype(DTYPES_OF[element]),
-        "scales": scales.reshape(len(values), -1, mx.BLOCK)[:, :, 0].astype(DTYPES_OF["f8E8M0FNU"]),
-    }
-    return blocks.quantize_dump(values, outputs, label={"format": name, "rule": "tosa"})
+
+    def run(reals: Array) -> dict[str, Array]:
+        found, scales = cast_to_blocks(reals, "f32", element)
+        return {
+            "elements": (found * 64).astype(np.int8) if element == "i8" else found.astype(DTYPES_OF[element]),
+            "scales": scales.reshape(len(reals), -1, mx.BLOCK)[:, :, 0].astype(DTYPES_OF["f8E8M0FNU"]),
+        }
+
+    return blocks.quantize_dump(values, run, label={"format": name, "rule": "tosa"})
 
 
 KINDS = (quantize_blocks, requantize, matmul, convolution, add)

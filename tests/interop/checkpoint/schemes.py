@@ -8,6 +8,7 @@ _TOKENS = {"num_bits": 8, "strategy": "token", "symmetric": True, "dynamic": Tru
 
 PRESETS = (
     "W8A8",
+    "INT8",
     "W8A16",
     "W7A16",
     "W6A16",
@@ -16,11 +17,26 @@ PRESETS = (
     "W3A16",
     "W2A16",
     "W4A16_ASYM",
+    "W7A8",
+    "W6A8",
+    "W5A8",
+    "W4A8",
+    "W3A8",
+    "W2A8",
+    "W4A4",
+    "W3A4",
+    "W2A4",
+    "W4AFP8",
     "FP8_DYNAMIC",
     "FP8_BLOCK",
     "NVFP4A16",
     "MXFP4A16",
+    "MXFP4",
+    "MXFP4XFP8",
+    "MXFP6A16",
+    "MXFP6A8",
     "MXFP8A16",
+    "MXFP8",
 )
 """Schemes that have the same name there."""
 

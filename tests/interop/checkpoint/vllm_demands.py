@@ -47,6 +47,8 @@ def parameters(group: dict[str, Any], layout: str, rows: int, columns: int) -> d
             "weight_global_scale": Parameter((1,), "F32"),
         }
     if kind == "float" and weights.scale_dtype == torch.uint8:
+        if bits == 6:
+            raise NotServedError
         name, width, dtype = ("weight_packed", columns // 2, "U8") if bits == 4 else ("weight", columns, "F8_E4M3")
         return {name: Parameter((rows, width), dtype), "weight_scale": Parameter((rows, columns // 32), "U8")}
     if layout == "pack-quantized" and inputs is None and strategy in ("channel", "group"):
@@ -60,6 +62,8 @@ def parameters(group: dict[str, Any], layout: str, rows: int, columns: int) -> d
             found["weight_zero_point"] = Parameter((ceil(rows * bits / 32), groups), "I32")
         return found
     if not weights.symmetric or layout not in ("int-quantized", "float-quantized", "naive-quantized"):
+        raise NotServedError
+    if kind == "int" and bits != 8:
         raise NotServedError
     scale = {
         "tensor": (1,),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,28 @@ class QuantizeParameters(ctypes.Structure):
         ("quantize_output", ctypes.c_bool),
         ("only_copy", ctypes.c_bool),
         ("pure", ctypes.c_bool),
-        ("rest", ctypes.c_byte * 236),
+        ("keep_split", ctypes.c_bool),
+        ("dry_run", ctypes.c_bool),
+        ("importance", ctypes.c_void_p),
+        ("overrides", ctypes.c_void_p),
+        ("rest", ctypes.c_byte * 216),
+    )
+
+
+class Importance(ctypes.Structure):
+    """llama_model_imatrix_data."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("data", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+
+class Override(ctypes.Structure):
+    """llama_model_kv_override. `value`: a union, aligned for an i64."""
+
+    _fields_ = (
+        ("tag", ctypes.c_int),
+        ("key", ctypes.c_char * 128),
+        ("padding", ctypes.c_byte * 4),
+        ("value", ctypes.c_byte * 128),
     )
 
 
@@ -80,22 +102,55 @@ def llama() -> ctypes.CDLL:
     return library
 
 
-def quantize_pure(source: Path, target: Path, file_type: int) -> int:
-    """`llama-quantize --allow-requantize --pure`. Returns what it returns: 0 where it succeeded."""
+def quantize(
+    source: Path,
+    target: Path,
+    file_type: int,
+    *,
+    pure: bool = False,
+    importance: Mapping[str, NDArray[Any]] | None = None,
+    keys: Mapping[str, int | str] | None = None,
+) -> int:
+    """`llama-quantize --allow-requantize`. Returns what it returns: 0 where it succeeded.
+
+    `importance`: of the columns of weights; with it llama-quantize sets some keys, which the library is told.
+    """
     parameters = llama().llama_model_quantize_default_params()
     # The defaults are known: fields are where they are taken to be.
     assert (parameters.file_type, parameters.quantize_output, parameters.pure) == (7, True, False)
-    parameters.file_type, parameters.pure, parameters.allow_requantize = file_type, True, True
+    assert (parameters.keep_split, parameters.dry_run, parameters.importance, parameters.overrides) == (
+        *(False, False),
+        *(None, None),
+    )
+    parameters.file_type, parameters.pure, parameters.allow_requantize = file_type, pure, True
+    if importance is not None:
+        entries = [Importance(name.encode(), each.ctypes.data, each.size) for name, each in importance.items()]
+        table = (Importance * (len(entries) + 1))(*entries)
+        parameters.importance = ctypes.addressof(table)
+    if keys is not None:
+        overrides = (Override * (len(keys) + 1))()
+        for override, (name, value) in zip(overrides, keys.items(), strict=False):
+            # LLAMA_KV_OVERRIDE_TYPE_STR and _INT.
+            override.tag, override.key = (3 if isinstance(value, str) else 0), name.encode()
+            data = value.encode() if isinstance(value, str) else value.to_bytes(8, "little")
+            ctypes.memmove(override.value, data, len(data))
+        parameters.overrides = ctypes.addressof(overrides)
     found: int = llama().llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(parameters))
     return found
 
 
-def quantize_rows(type_: int, values: NDArray[Any], size: int) -> bytes:
-    """ggml_quantize_chunk on rows of f32: `size` bytes."""
+def quantize_pure(source: Path, target: Path, file_type: int) -> int:
+    """`llama-quantize --allow-requantize --pure`. Returns what it returns: 0 where it succeeded."""
+    return quantize(source, target, file_type, pure=True)
+
+
+def quantize_rows(type_: int, values: NDArray[Any], size: int, importance: NDArray[Any] | None = None) -> bytes:
+    """ggml_quantize_chunk on rows of f32: `size` bytes. `importance`: of each column."""
     target = ctypes.create_string_buffer(size)
     source = values.ctypes.data_as(ctypes.c_void_p)
     rows, row = (ctypes.c_int64(each) for each in values.shape)
-    ggml().ggml_quantize_chunk(type_, source, target, ctypes.c_int64(0), rows, row, None)
+    weights = None if importance is None else importance.ctypes.data_as(ctypes.c_void_p)
+    ggml().ggml_quantize_chunk(type_, source, target, ctypes.c_int64(0), rows, row, weights)
     return target.raw
 
 
@@ -103,7 +158,8 @@ def dequantize_rows(type_name: str, blocks: NDArray[Any], count: int) -> NDArray
     """ggml's dequantize_row_... of a type on its blocks: `count` f32."""
     target = np.empty(count, np.float32)
     pointers = (array.ctypes.data_as(ctypes.c_void_p) for array in (blocks, target))
-    ggml()[f"dequantize_row_{type_name.lower()}"](*pointers, ctypes.c_int64(count))
+    name = type_name.lower().replace("_k", "_K")
+    ggml()[f"dequantize_row_{name}"](*pointers, ctypes.c_int64(count))
     return target
 
 

@@ -24,7 +24,7 @@ from requant.errors.cancellation import check_cancelled
 from requant.kernels.statistics.histogram import EQUAL_EDGES, HISTOGRAM, HISTOGRAM_BETWEEN, shift_counts
 from requant.kernels.statistics.torch_histogram import torch_histc, torch_search, torch_stretch
 from requant.mlir.printer import print_storage
-from requant.plan.compute_dtype import widen
+from requant.plan.float_arrays import widen
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from requant.errors.cancellation import check_cancelled
 from requant.kernels.statistics.error_sums import SQUARED_ERROR
 from requant.mlir.types import TensorType, UniformQuantizedType
 from requant.plan.channels import Channels
-from requant.plan.compute_dtype import widen
+from requant.plan.float_arrays import widen
 from requant.plan.plan import pieces
 
 _CANDIDATES = 100

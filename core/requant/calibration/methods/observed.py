@@ -16,7 +16,7 @@ from requant.errors import PreconditionError
 from requant.formats.elements import FloatElement
 from requant.kernels.statistics.reduce import MINIMUM_MAXIMUM, order_by_channel
 from requant.plan.channels import Channels, block_counts, channels_of, whole_blocks
-from requant.plan.compute_dtype import widen
+from requant.plan.float_arrays import widen
 
 Array = NDArray[Any]
 

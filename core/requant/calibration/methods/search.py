@@ -40,7 +40,7 @@ from requant.formats.elements import FloatElement
 from requant.mlir.lexer import MAXIMUM_LIST_LENGTH
 from requant.mlir.types import StorageType, TensorType
 from requant.mlir.verifier import block_fault
-from requant.plan.compute_dtype import widen
+from requant.plan.float_arrays import widen
 from requant.plan.operands import float_element, static_shape
 
 Array = NDArray[Any]

@@ -248,6 +248,36 @@ def u32_value(number: int) -> bytes:
     return struct.pack("<II", UINT32, number)
 
 
+def string_value(text: bytes) -> bytes:
+    """Return the value of a key of type string."""
+    return struct.pack("<IQ", STRING, len(text)) + text
+
+
+# The formats of the numbers that a value may be.
+_FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_MAX_VALUES = 1 << 12
+
+
+def value_of(key: Key) -> object:
+    """Return the value of a key that `read_header` has read: a number, a str, or a list of them, of which only the
+    first 4096 are taken. Bytes that are not UTF-8 are replaced."""
+    (type_,) = struct.unpack_from("<I", key.value)
+    if type_ in _FORMATS:
+        return struct.unpack_from(f"<{_FORMATS[type_]}", key.value, 4)[0]
+    if type_ == STRING:
+        return key.value[12:].decode(errors="replace")
+    element, count = struct.unpack_from("<IQ", key.value, 4)
+    count = min(count, _MAX_VALUES)
+    if element in _FORMATS:
+        return list(struct.unpack_from(f"<{count}{_FORMATS[element]}", key.value, 16))
+    found, at = [], 16
+    for _ in range(count):
+        (length,) = struct.unpack_from("<Q", key.value, at)
+        found.append(key.value[at + 8 : at + 8 + length].decode(errors="replace"))
+        at += 8 + length
+    return found
+
+
 def header_bytes(keys: Sequence[Key], tensors: Sequence[TensorInfo], alignment: int) -> bytes:
     """Return the header with its zero padding, up to the start of the data."""
     parts = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(keys))]

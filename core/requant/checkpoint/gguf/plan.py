@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from requant.checkpoint.gguf.header import Key, TensorInfo, aligned, header_bytes, read_header, u32_value
-from requant.checkpoint.gguf.tensor_types import FILE_TYPES, FLOATS, READABLE, TENSOR_TYPES, TensorType, target_type
+from requant.checkpoint.gguf.importance import ImportanceMatrix
+from requant.checkpoint.gguf.mixtures import MixedTypes, Target, model_shape, needs_importance, target_named
+from requant.checkpoint.gguf.tensor_types import FLOATS, READABLE, TENSOR_TYPES, TensorType
 from requant.checkpoint.name_patterns import NamePatterns
 from requant.checkpoint.run.file_plan import FilePlan
 from requant.checkpoint.storage.store import Store, StoredFile, file_named
@@ -84,7 +86,7 @@ _LAYER = re.compile(r"blk\.\s*([+-]?\d+)", re.ASCII)
 class GgufStep:
     """One tensor: where it lies in both files, in bytes from their start.
 
-    `skip_reason`: why its bytes stay as they are.
+    `skip_reason`: why its bytes stay as they are. `important`: whether its columns have an importance.
     """
 
     source: TensorInfo
@@ -92,11 +94,13 @@ class GgufStep:
     begin: int
     output_begin: int
     skip_reason: str | None
+    important: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GgufPlan(FilePlan):
-    """The plan for a file. `head`: the output's bytes up to its data; `size`: of the output in bytes."""
+    """The plan for a file. `type`: the name of what it becomes; `head`: the output's bytes up to its data; `size`: of
+    the output in bytes."""
 
     source: StoredFile
     output: str
@@ -104,6 +108,7 @@ class GgufPlan(FilePlan):
     head: bytes
     size: int
     steps: tuple[GgufStep, ...]
+    importance: ImportanceMatrix | None = None
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -120,6 +125,7 @@ class GgufPlan(FilePlan):
             "output": self.output,
             "output_bytes": self.size,
             "type": self.type,
+            **({"imatrix": self.importance.path} if self.importance else {}),
             "tensors": [
                 {
                     "name": step.source.name,
@@ -127,6 +133,7 @@ class GgufPlan(FilePlan):
                     "from": step.source.type.name,
                     "to": step.output.type.name,
                     **({"kept": step.skip_reason} if step.skip_reason else {}),
+                    **({"imatrix": step.important} if self.importance and not step.skip_reason else {}),
                 }
                 for step in self.steps
             ],
@@ -136,47 +143,97 @@ class GgufPlan(FilePlan):
         converted = sum(step.skip_reason is None for step in self.steps)
         yield f"{self.source.name}: {self.source.size:,} bytes, {len(self.steps)} tensors"
         yield f"{self.output}: {self.size:,} bytes, {converted} tensors converted to {self.type}"
+        if self.importance:
+            known = sum(step.important for step in self.steps)
+            yield f"{self.importance.path}: the importance of the columns of {known} of them"
         for step in self.steps:
             shape = "x".join(map(str, reversed(step.source.dimensions)))
             change = f"({step.skip_reason})" if step.skip_reason else f"-> {step.output.type.name}"
             yield f"  {step.source.name} [{shape}] {step.source.type.name} {change}"
 
 
-def plan_gguf(source: Store, name: str, output: str, type_: str, *, ignore: Sequence[str] = ()) -> GgufPlan:
-    """Return the plan for converting the file `name` of a store to `type_`, as `llama-quantize --pure` does.
+def plan_gguf(
+    source: Store,
+    name: str,
+    output: str,
+    type_: str,
+    *,
+    ignore: Sequence[str] = (),
+    pure: bool = False,
+    importance: ImportanceMatrix | None = None,
+) -> GgufPlan:
+    """Return the plan for converting the file `name` of a store to `type_`, as `llama-quantize` does: by a mixture of
+    types, or, if `type_` is none or with `pure`, as with `--pure`.
 
-    Tensors of two dimensions and more become `type_`; what llama.cpp keeps, and what `ignore` names, stays as it is.
-    The keys are copied, with `general.quantization_version` and `general.file_type` set. Tensors are in the order of
-    their layers, then of their names. Rows that are not whole blocks become F16, or Q4_0 where that was to be TQ1_0 or
-    TQ2_0 and fits. Of a split model each file is converted on its own, and keeps its number.
+    Tensors of two dimensions and more are converted; what llama.cpp keeps, and what `ignore` names, stays as it is.
+    The keys are copied, with `general.quantization_version`, `general.file_type` and those of an importance matrix set.
+    Tensors are in the order of their layers, then of their names. Rows that are not whole blocks become another type
+    that fits, or F16. Of a split model each file is converted on its own, and keeps its number; a mixture needs all.
 
     Raises UnknownNameError for the type; CheckpointError where a tensor to be converted is of a type that cannot be
-    read, or is quantized already and would be quantized again; what `read_header` raises, and StorageError where there
-    is no such file.
+    read, or is quantized already and would be quantized again, or where the importance matrix is that of another model
+    or lacks what a type demands; what `model_shape` and `read_header` raise, and StorageError where there is no such
+    file.
     """
     file = file_named(source, name)
     header = read_header(source, file)
-    target = target_type(type_)
-    ignored = NamePatterns(ignore)
+    target = target_named(type_)
+    ordered, ignored = sorted(header.tensors, key=_order), NamePatterns(ignore)
+    types = _types(header.keys, ordered, target, pure, importance, name)
     decided = []
-    for info in sorted(header.tensors, key=_order):
-        reason = "ignored" if ignored.match(info.name) else skip_reason(info.name, info.dimensions)
-        if reason is None and info.type.name in _NO_WEIGHTS:
-            reason = "not a weight"
-        to = info.type if reason else _converted_type(info, target, name)
-        decided.append((info, replace(info, type=to), reason or ("it has that type" if to is info.type else None)))
+    for info in ordered:
+        reason = "ignored" if ignored.match(info.name) else _reason(info)
+        to = info.type if reason else _converted_type(info, types[info.name], name)
+        reason = reason or ("it has that type" if to is info.type else None)
+        important = reason is None and _is_important(info, to, target, importance, name)
+        decided.append((info, replace(info, type=to), reason, important))
     outputs, end = [], 0
-    for _, info, _ in decided:
+    for _, info, *_ in decided:
         # As ggml writes them.
         dimensions = (*info.dimensions, 1)[: rank_without_ones(info.dimensions)]
         outputs.append(replace(info, offset=end, dimensions=dimensions))
         end = aligned(end + info.size, header.alignment)
-    head = header_bytes(_output_keys(header.keys, type_), outputs, header.alignment)
+    head = header_bytes(_output_keys(header.keys, target, importance), outputs, header.alignment)
     steps = tuple(
-        GgufStep(info, placed, header.data + info.offset, len(head) + placed.offset, reason)
-        for (info, _, reason), placed in zip(decided, outputs, strict=True)
+        GgufStep(info, placed, header.data + info.offset, len(head) + placed.offset, reason, important)
+        for (info, _, reason, important), placed in zip(decided, outputs, strict=True)
     )
-    return GgufPlan(file, output, type_, head, len(head) + end, steps)
+    return GgufPlan(file, output, target.name, head, len(head) + end, steps, importance)
+
+
+def _reason(info: TensorInfo) -> str | None:
+    """Why a tensor stays, whatever its type was."""
+    kept = skip_reason(info.name, info.dimensions)
+    return kept or ("not a weight" if info.type.name in _NO_WEIGHTS else None)
+
+
+def _types(
+    keys: Sequence[Key],
+    tensors: Sequence[TensorInfo],
+    target: Target,
+    pure: bool,
+    importance: ImportanceMatrix | None,
+    file: str,
+) -> dict[str, TensorType]:
+    """The types of the tensors that are converted, whether rows are whole blocks or not. Which are ignored does not
+    change those of the others."""
+    converted = [info for info in tensors if skip_reason(info.name, info.dimensions) is None]
+    if pure or not target.mixed or not converted:
+        return {info.name: target.type for info in converted}
+    names = [info.name for info in tensors]
+    mixed = MixedTypes(target, model_shape(keys, file), names, importance is not None, file)
+    return {info.name: mixed.type_of(info.name, info.dimensions[0]) for info in converted}
+
+
+def _is_important(
+    info: TensorInfo, to: TensorType, target: Target, importance: ImportanceMatrix | None, file: str
+) -> bool:
+    experts = info.dimensions[2] if len(info.dimensions) > 2 else 1
+    found = importance is not None and importance.find(info.name, info.dimensions[0], experts)
+    if not found and needs_importance(info.name, to, target):
+        detail = f"{target.name} makes '{excerpt(info.name)}' {to.name}, for which llama-quantize demands an importance"
+        raise CheckpointError(f"{detail}: give --imatrix with one of it, or use Q2_K", file=file, tensor=info.name)
+    return found
 
 
 def _order(info: TensorInfo) -> tuple[int, bytes]:
@@ -196,15 +253,32 @@ def _converted_type(info: TensorInfo, target: TensorType, file: str) -> TensorTy
         raise CheckpointError(detail, file=file, tensor=info.name)
     row = info.dimensions[0]
     if row % target.block:
-        halves = row % TENSOR_TYPES["Q4_0"].block or target.name not in ("TQ1_0", "TQ2_0")
-        target = TENSOR_TYPES["F16" if halves else "Q4_0"]
+        target = TENSOR_TYPES[_INSTEAD.get(target.name, "F16")]
+        target = TENSOR_TYPES["F16"] if row % target.block else target
     return info.type if info.type is target else target
 
 
-def _output_keys(keys: Sequence[Key], type_: str) -> list[Key]:
+# For rows that are not whole blocks of 256.
+_INSTEAD = {
+    "TQ1_0": "Q4_0",
+    "TQ2_0": "Q4_0",
+    "Q2_K": "Q4_0",
+    "Q3_K": "Q4_0",
+    "Q4_K": "Q5_0",
+    "Q5_K": "Q5_1",
+    "Q6_K": "Q8_0",
+    "IQ4_XS": "IQ4_NL",
+}
+
+
+def _output_keys(keys: Sequence[Key], target: Target, importance: ImportanceMatrix | None) -> list[Key]:
     """The keys of the output. Files of a split model but its first have no general keys, and get none."""
-    set_here = {"general.quantization_version": _QUANTIZATION_VERSION, "general.file_type": FILE_TYPES[type_]}
     if not any(key.name == "general.architecture" for key in keys):
         return list(keys)
-    kept = [key for key in keys if key.name not in set_here]
-    return kept + [Key(name, u32_value(number)) for name, number in set_here.items()]
+    set_here = [
+        Key("general.quantization_version", u32_value(_QUANTIZATION_VERSION)),
+        Key("general.file_type", u32_value(target.file_type)),
+        *(importance.keys() if importance else ()),
+    ]
+    names = {key.name for key in set_here}
+    return [key for key in keys if key.name not in names] + set_here

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from requant.checkpoint.gguf.importance import ImportanceMatrix
 from requant.checkpoint.gguf.plan import GgufPlan, GgufStep, plan_gguf
-from requant.checkpoint.gguf.tensor_types import read_elements, write_elements
+from requant.checkpoint.gguf.tensor_types import SEARCHED, read_elements, write_elements
 from requant.checkpoint.run.file_plan import run_file_plan
 from requant.checkpoint.run.outputs import SourceReader
 from requant.checkpoint.run.run import RunReport
@@ -14,8 +15,9 @@ from requant.checkpoint.run.work import Piece, ProgressCallback
 from requant.checkpoint.storage.store import FileWriter, Store, read_range
 from requant.errors import CheckpointError, PreconditionError
 
-# Elements of a piece, a multiple of all blocks, and the bytes of its buffers for each.
-_ELEMENTS, _BUFFERS = 1 << 18, 24
+# Elements of a piece, a multiple of all blocks, and the bytes of its buffers for each; of the types that search for
+# their scales more.
+_ELEMENTS, _BUFFERS, _BUFFERS_OF_SEARCH = 1 << 18, 24, 56
 
 
 def quantize_gguf(
@@ -26,20 +28,24 @@ def quantize_gguf(
     type_: str,
     *,
     ignore: Sequence[str] = (),
+    pure: bool = False,
+    importance: ImportanceMatrix | None = None,
     threads: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> RunReport:
-    """Convert the GGUF file `name` to the file `output` with tensors of `type_`. Back to floats too: F32, F16, BF16.
+    """Convert the GGUF file `name` to the file `output`: to tensors of the type `type_`, or, if that is the name of a
+    mixture, to those of its types. Back to floats too: F32, F16, BF16.
 
     For `requant checkpoint quantize MODEL.gguf DESTINATION.gguf --scheme Q8_0`: `source` and `destination` are the
-    stores of the two directories. The bytes equal those of `llama-quantize --pure` (llama.cpp 0.5.0), with
-    `--allow-requantize` where the tensors are quantized. `ignore`: names of tensors, or `re:` and a regular expression,
-    that stay as they are. The output has its name only when it is complete and durable.
+    stores of the two directories. The bytes equal those of `llama-quantize` (llama.cpp 0.5.0 on x86-64), for one type
+    and with `pure` of `--pure`, with `--allow-requantize` where the tensors are quantized, and with `importance` of
+    `--imatrix`. `ignore`: names of tensors, or `re:` and a regular expression, that stay as they are. The output has
+    its name only when it is complete and durable.
 
     Raises before anything is written what `plan_gguf` and `run_file_plan` raise; while it runs, CheckpointError with
     tensor and index for a value that is not finite or beyond the type, and what the stores raise.
     """
-    plan = plan_gguf(source, name, output, type_, ignore=ignore)
+    plan = plan_gguf(source, name, output, type_, ignore=ignore, pure=pure, importance=importance)
     return run_file_plan(plan, source, destination, _pieces, threads=threads, progress=progress)
 
 
@@ -52,20 +58,35 @@ def _pieces(plan: GgufPlan, _: str, reader: SourceReader, writer: FileWriter) ->
         if step.skip_reason:
             yield from reader.copy(plan.source, step.begin, step.begin + tensor.size, writer, step.output_begin)
         else:
-            for first in range(0, tensor.elements, _ELEMENTS):
-                count = min(_ELEMENTS, tensor.elements - first)
-                yield Piece(count * _BUFFERS, partial(_convert, plan, step, reader, writer, first, count))
+            buffers = _BUFFERS_OF_SEARCH if step.output.type.name in SEARCHED else _BUFFERS
+            for first, count in _ranges(step):
+                yield Piece(count * buffers, partial(_convert, plan, step, reader, writer, first, count))
         written = step.output_begin + step.output.size
         if written < end:
             writer.write(written, bytes(end - written))
             reader.counter.add(written=end - written)
 
 
+def _ranges(step: GgufStep) -> Iterator[tuple[int, int]]:
+    """The first element of each piece, and their number: with an importance whole rows of one expert."""
+    matrix, length = step.source.elements, _ELEMENTS
+    if step.important:
+        columns, rows = (*step.source.dimensions, 1)[:2]
+        matrix, length = columns * rows, columns * max(1, _ELEMENTS // columns)
+    for begin in range(0, step.source.elements, max(matrix, 1)):
+        for first in range(begin, begin + matrix, length):
+            yield first, min(length, begin + matrix - first)
+
+
 def _convert(plan: GgufPlan, step: GgufStep, reader: SourceReader, writer: FileWriter, first: int, count: int) -> None:
     from_, to = step.source.type, step.output.type
     stored = read_range(reader.store, plan.source, step.begin + from_.size(first), from_.size(count))
+    importance = None
+    if step.important and plan.importance is not None:
+        columns, rows = (*step.source.dimensions, 1)[:2]
+        importance = plan.importance.of_columns(step.source.name, columns, first // (columns * rows))
     try:
-        written = write_elements(read_elements(stored, from_), to, first=first)
+        written = write_elements(read_elements(stored, from_), to, first=first, importance=importance)
     except PreconditionError as error:
         detail = f"'{step.source.name}' cannot be converted to {to.name}: {error}"
         raise CheckpointError(detail, file=plan.source.name, tensor=step.source.name) from error

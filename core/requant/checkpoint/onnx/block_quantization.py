@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.weights import floats
 from requant.errors import ParameterError, PreconditionError
-from requant.errors.names import entry_named
+from requant.errors.names import entry_named, in_any_case
 
 Array = NDArray[Any]
 
@@ -82,11 +82,11 @@ FORM_NAMES = tuple(_NAMED)
 
 
 def form_named(name: str, *, block_size: int = 128, symmetric: bool = False) -> WeightForm:
-    """Return a form by its name. The defaults are those of onnxruntime's quantizer.
+    """Return a form by its name, in any case. The defaults are those of onnxruntime's quantizer.
 
     Raises UnknownNameError, ParameterError.
     """
-    operator, bits = entry_named(_NAMED, name, "form of ONNX weights")
+    operator, bits = entry_named(_NAMED, in_any_case(_NAMED, name), "form of ONNX weights")
     return WeightForm(operator, bits, block_size, symmetric)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from requant.checkpoint.ordering import sorted_in_pieces
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, QuantizedSource, SourceRange, Task, WeightSource
-from requant.checkpoint.plan.refusals import Refusals, parameter_of
+from requant.checkpoint.plan.refusals import OF_OUTPUT, Refusals, parameter_of
 from requant.checkpoint.plan.source import Source
 from requant.checkpoint.plan.stored_formats import StoredFormats
 from requant.checkpoint.safetensors.header import DTYPES
@@ -82,7 +82,12 @@ def dequantized_tensors(
         assert isinstance(each.source, SourceRange)
         module, parameter = parameter_of(each.name)
         if parameter in modules.setdefault(module, {}):
-            refusals.add("two tensors belong to the same module and parameter", file=each.source.file, tensor=each.name)
+            refusals.add(
+                "two tensors belong to the same module and parameter",
+                "remove one of them, or download the checkpoint again",
+                file=each.source.file,
+                tensor=each.name,
+            )
         modules[module][parameter] = each.source
     tensors: list[SourceTensor] = []
     left_out = quantized = 0
@@ -92,7 +97,8 @@ def dequantized_tensors(
             try:
                 weight = _quantized_source(module, parameters, formats, dtype, source.weight_shapes)
             except CheckpointError as error:
-                refusals.add_error(error, file=error.file, tensor=module)
+                instead = "download the checkpoint again, or correct what config.json says of this module"
+                refusals.add_error(error, instead, file=error.file, tensor=module)
                 continue
             quantized += 1
             tensors.append(SourceTensor(weight.tensor, weight))
@@ -105,26 +111,28 @@ def dequantized_tensors(
             elif parameter in _OF_WEIGHTS:
                 refusals.add(
                     "is a parameter of a quantized weight, but not of the format that config.json states",
+                    "download config.json and the files of one revision again",
                     file=part.file,
                     tensor=part.tensor,
                 )
             elif parameter.endswith(_OF_EXPERTS):
                 refusals.add(
-                    "is a scale of experts in one tensor of rank 3, which are not read in this format: export the "
-                    "model with a tensor for each expert",
+                    "is a scale of experts in one tensor of rank 3, which are not read in this format",
+                    "store each expert in a tensor of its own, as ModelOpt's export does for most models",
                     file=part.file,
                     tensor=part.tensor,
                 )
             elif part.dtype in _SMALL_FLOATS:
                 refusals.add(
                     f"is {part.dtype}, but its module has no known scale to dequantize it with",
+                    "convert it to BF16 with the program that wrote it, or state its format in config.json",
                     file=part.file,
                     tensor=part.tensor,
                 )
             elif parameter == "weight" and part.dtype in _CODES:
                 refusals.add(
-                    f"is {part.dtype}, the codes of a quantized weight, but its module has no scale: the checkpoint is "
-                    "incomplete",
+                    f"is {part.dtype}, the codes of a quantized weight, but its module has no scale",
+                    "download the checkpoint again: it is incomplete",
                     file=part.file,
                     tensor=part.tensor,
                 )
@@ -133,7 +141,9 @@ def dequantized_tensors(
     if not quantized and not refusals.count:
         refusals.add(
             "config.json, or hf_quant_config.json beside it, says that the weights are quantized, but no module has a "
-            "scale"
+            "scale",
+            "remove quantization_config from config.json, or hf_quant_config.json, if they are plain, or download the "
+            "checkpoint again",
         )
     return sorted_in_pieces(tensors, _place), left_out
 
@@ -163,7 +173,7 @@ def _tasks(by_output: Mapping[str, list[CopyStep | DequantizeStep]], refusals: R
                 {"format": "pt"},
             )
         except CheckpointError as error:
-            refusals.add_error(error, file=output, tensor=error.tensor)
+            refusals.add_error(error, OF_OUTPUT, file=output, tensor=error.tensor)
             continue
         tasks.append(Task(output, header, tuple(steps)))
     refusals.raise_any()

@@ -40,36 +40,28 @@ def quantization_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
         if isinstance(members, dict):
             return members
         if members is not None:
-            detail = f"quantization_config is {excerpt(str(members))}; expected an object"
+            detail = f"quantization_config is {excerpt(str(members))}; expected an object: download config.json again"
             raise CheckpointError(detail, file="config.json")
     return None
 
 
 def with_quantization(config: Mapping[str, Any], members: Mapping[str, Any]) -> bytes:
-    """Return the text of a config.json with the quantization_config of its weights, in the place of another."""
-    kept = _unquantized(config)
-    nested = kept.get(_LANGUAGE_MODEL)
-    if isinstance(nested, dict):
-        kept[_LANGUAGE_MODEL] = _unquantized(nested)
-    return _text({**kept, QUANTIZATION: members})
+    """Return the text of a config.json of plain weights with the quantization_config of what they become."""
+    return config_text({**config, QUANTIZATION: members})
 
 
-def without_quantization(config: Mapping[str, Any], dtype: str) -> bytes:
-    """Return the text of a config.json of plain weights, with their dtype wherever it states one."""
+def without_quantization(config: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+    """Return the config.json of plain weights, with their dtype wherever it states one."""
     plain = _plain(config, dtype)
     nested = plain.get(_LANGUAGE_MODEL)
     if isinstance(nested, dict):
         plain[_LANGUAGE_MODEL] = _plain(nested, dtype)
-    return _text(plain)
+    return plain
 
 
 def _plain(part: Mapping[str, Any], dtype: str) -> dict[str, Any]:
-    kept = _unquantized(part)
+    kept = {name: value for name, value in part.items() if name not in (QUANTIZATION, _OLD_NAME)}
     return kept | {name: TORCH_NAMES[dtype] for name in _DTYPE_MEMBERS if name in kept}
-
-
-def _unquantized(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in part.items() if name not in (QUANTIZATION, _OLD_NAME)}
 
 
 def stated_dtype(config: Mapping[str, Any]) -> str | None:
@@ -83,7 +75,7 @@ def stated_dtype(config: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _text(config: Mapping[str, Any]) -> bytes:
+def config_text(config: Mapping[str, Any]) -> bytes:
     """Return JSON as transformers writes it: indented by 2, keys sorted."""
     return (json.dumps(config, indent=2, sort_keys=True) + "\n").encode()
 
@@ -162,11 +154,11 @@ def check_file_names(plan: Plan) -> None:
         try:
             longest = max(len(part.encode()) for part in name.split("/"))
         except UnicodeEncodeError:
-            refusals.add(f"the file name '{excerpt(name)}' is not UTF-8: rename or remove the file")
+            refusals.add(f"the file name '{excerpt(name)}' is not UTF-8", "rename or remove the file")
             continue
         if longest > MAX_BYTES:
             refusals.add(
-                f"the file name '{excerpt(name)}' has {longest} bytes, but at most {MAX_BYTES} can be written: rename "
-                "or remove the file"
+                f"the file name '{excerpt(name)}' has {longest} bytes, but at most {MAX_BYTES} can be written",
+                "rename or remove the file",
             )
     refusals.raise_any()

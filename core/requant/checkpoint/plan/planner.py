@@ -17,6 +17,7 @@ from requant.checkpoint.plan.dequantization import (
 from requant.checkpoint.plan.model import Direction, Plan, QuantizeStep, Request, Task
 from requant.checkpoint.plan.model_files import (
     check_file_names,
+    config_text,
     index_of,
     quantization_of,
     split_copied_files,
@@ -28,7 +29,7 @@ from requant.checkpoint.plan.quantization import quantization_tasks
 from requant.checkpoint.plan.refusals import Refusals, parameter_of
 from requant.checkpoint.plan.source import Reserve, Source, read_source, unlimited
 from requant.checkpoint.plan.stored_formats import stored_formats
-from requant.checkpoint.plan.warnings import left_out_warnings, quantization_warnings
+from requant.checkpoint.plan.warnings import left_out_warnings, quantization_warnings, tensor_parallel_warnings
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
 from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.schemes import scheme_named
@@ -127,20 +128,22 @@ def plan_of(source: Source, request: Request, reserve: Reserve = unlimited) -> P
 
 def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     if request.scheme is None:
-        raise CheckpointError("quantizing requires a scheme")
+        raise CheckpointError(
+            "quantizing requires a scheme: choose one of those that `requant checkpoint schemes` lists"
+        )
     scheme = scheme_named(request.scheme)
     weight_format = scheme.format(request.profile)
     profile = entry_named(CHECKPOINT_PROFILES, request.profile, "checkpoint profile")
     content = _content(source, request)
     names = [each.name for each in content.tensors]
     ignored = with_default_entries(request.ignore, request.targets, scheme.always_ignored, names)
-    request = replace(request, ignore=ignored)
+    request = replace(request, scheme=scheme.name, ignore=ignored)
     asked = replace(request, ignore=(*ignored, *scheme.always_ignored))
     metadata = None if scheme.metadata is None else dict(scheme.metadata)
     tasks, selection = quantization_tasks(
-        content.tensors, source.config, asked, weight_format, fused=scheme.fused, metadata=metadata, reserve=reserve
+        content.tensors, content.config, asked, weight_format, fused=scheme.fused, metadata=metadata, reserve=reserve
     )
-    head = _tied_head(source.config, names)
+    head = _tied_head(content.config, names)
     ignore = (
         request.ignore
         if Selection(request.targets, asked.ignore).skip_reason(f"{_HEAD}.weight")
@@ -148,9 +151,9 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     )
     members = scheme.quantization_config(request.targets, ignore, (*_left(tasks), *head))
     carried, left_out = split_copied_files(source.files, source.shards)
-    warnings = quantization_warnings(request, selection, tasks, source.config, fused=scheme.fused)
+    warnings = quantization_warnings(request, selection, tasks, content.config, fused=scheme.fused)
     arithmetic = {"profile": profile.name, "system": profile.system, "version": profile.version, **content.arithmetic}
-    config = with_quantization(source.config, members)
+    config = with_quantization(content.config, members)
     settings = scheme.settings((*_left(tasks), *head))
     return Plan(
         request,
@@ -160,17 +163,19 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
         carried,
         index_of(tasks),
         config,
-        (*warnings, *content.warnings, *left_out_warnings(left_out)),
+        (*warnings, *content.warnings, *left_out_warnings(left_out), *tensor_parallel_warnings(tasks)),
         settings,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """The tensors of a checkpoint without quantization. `arithmetic`: what they depend on beside the headers."""
+    """The tensors and config.json of a checkpoint without quantization. `arithmetic`: what the tensors depend on beside
+    the headers.
+    """
 
     tensors: tuple[SourceTensor, ...]
-    dtype: str | None
+    config: Mapping[str, Any]
     arithmetic: Mapping[str, str]
     warnings: tuple[str, ...]
 
@@ -183,25 +188,27 @@ def _content(source: Source, request: Request) -> _Content:
             raise ParameterError(
                 "dtype is that of dequantized weights; the weights of this checkpoint are not quantized"
             )
-        return _Content(tuple(stored_tensors(source)), None, {}, ())
+        return _Content(tuple(stored_tensors(source)), source.config, {}, ())
     if request.dtype is not None and request.dtype not in DTYPES_OF_WEIGHTS:
         raise unknown_name("dtype of weights", request.dtype, DTYPES_OF_WEIGHTS)
     dtype = request.dtype or stated_dtype(source.config) or "BF16"
     if dtype not in DTYPES_OF_WEIGHTS:
-        raise CheckpointError(f"dtype is '{excerpt(dtype)}'; expected one of {', '.join(DTYPES_OF_WEIGHTS)}")
+        raise CheckpointError(f"dtype is '{excerpt(dtype)}': choose one of {', '.join(DTYPES_OF_WEIGHTS)}")
     modules = {parameter_of(entry.name)[0] for shard in source.shards.values() for entry in shard.header.tensors}
-    formats = stored_formats(quantization, modules)
+    try:
+        formats = stored_formats(quantization, modules)
+    except CheckpointError as error:
+        raise CheckpointError(f"{error.detail}: {_OTHERWISE}", file=error.file, tensor=error.tensor) from None
     if formats.name == "bitsandbytes" and (kind := source.config.get("model_type")) in _TRANSPOSED:
         raise CheckpointError(
-            f"bitsandbytes stores the weights of a model of type '{kind}' transposed, which is not undone: dequantize "
-            "it with transformers"
+            f"bitsandbytes stores the weights of a model of type '{kind}' transposed, which is not undone: {_OTHERWISE}"
         )
     refusals = Refusals()
     tensors, dropped = dequantized_tensors(source, formats, dtype, refusals)
     refusals.raise_any()
     warnings = (f"{dropped} scales of quantized activations are dropped",) if dropped else ()
     arithmetic = {"method": formats.name, "dtype": dtype, "quantization": _json(quantization).decode()}
-    return _Content(tuple(tensors), dtype, arithmetic, warnings)
+    return _Content(tuple(tensors), without_quantization(source.config, dtype), arithmetic, warnings)
 
 
 def _tied_head(config: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:
@@ -224,14 +231,18 @@ def _left(tasks: Iterable[Task]) -> list[str]:
     ]
 
 
+_OTHERWISE = "restore the weights with the program that wrote them, or start from the checkpoint in BF16, F16 or F32"
+
+
 def _dequantization(source: Source, request: Request) -> Plan:
     if quantization_of(source.config) is None:
-        raise CheckpointError("config.json has no quantization_config: the weights are not quantized")
+        raise CheckpointError(
+            "config.json has no quantization_config, so the weights are not quantized: use them as they are"
+        )
     content = _content(source, request)
-    assert content.dtype is not None
     tasks = dequantization_tasks(content.tensors)
     carried, left_out = split_copied_files(source.files, source.shards)
-    config = without_quantization(source.config, content.dtype)
+    config = config_text(content.config)
     return Plan(
         request,
         digest_of(source, request, content.arithmetic, tasks, carried, config),

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 from requant.checkpoint.plan.dequantization import SourceTensor, plain_step
 from requant.checkpoint.plan.model import QuantizeStep, Request, SourceRange, Step, Task, WeightSource
-from requant.checkpoint.plan.refusals import Refusals, ignore_patterns_for
+from requant.checkpoint.plan.refusals import BELOW, OF_OUTPUT, Refusals, ignore_patterns_for
 from requant.checkpoint.plan.source import BYTES_PER_TENSOR, Reserve, unlimited
 from requant.checkpoint.safetensors.writer import layout
 from requant.checkpoint.selection import Selection
@@ -191,10 +191,8 @@ def quantization_tasks(
 ) -> tuple[tuple[Task, ...], Selection]:
     """Return a task for each file that has a tensor left, and the selection that was made.
 
-    `tensors`: of the checkpoint, as they are without quantization.
-
-    `fused`: whether fused sets are brought together and share a scale. `reserve`: as in `read_source`. Raises
-    CheckpointError with all refusals.
+    `tensors`, `config`: of the checkpoint, as they are without quantization. `fused`: whether fused sets are brought
+    together and share a scale. `reserve`: as in `read_source`. Raises CheckpointError with all refusals.
     """
     refusals = Refusals()
     selection = Selection(request.targets, request.ignore)
@@ -211,7 +209,8 @@ def quantization_tasks(
     if not chosen:
         raise CheckpointError(
             f"nothing to quantize: no .weight tensor remains after applying targets {list(request.targets)} and "
-            f"ignore {list(request.ignore)}; with an empty ignore (--ignore none) all are quantized that targets choose"
+            f"ignore {list(request.ignore)}: choose others. With an empty ignore (--ignore none) all are quantized "
+            "that targets choose"
         )
     partners = _partners(placed, chosen) if fused else {}
     by_output: dict[str, list[_Placed]] = {}
@@ -233,7 +232,7 @@ def quantization_tasks(
         try:
             header = layout(outputs, metadata)
         except CheckpointError as error:
-            refusals.add_error(error, file=output, tensor=error.tensor)
+            refusals.add_error(error, OF_OUTPUT, file=output, tensor=error.tensor)
             continue
         tasks.append(Task(output, header, tuple(steps)))
     _check_names(tasks, refusals)
@@ -258,10 +257,16 @@ def _placed(
         try:
             for name, part in checked(_parts(tensor, hidden, reserve)):
                 if name in placed:
-                    refusals.add(f"two tensors would be named '{name}'", file=file, tensor=tensor.name)
+                    refusals.add(
+                        f"two tensors would be named '{name}'",
+                        "rename or remove one of them",
+                        file=file,
+                        tensor=tensor.name,
+                    )
                 placed[name] = _Placed(name, part, homes.get(tensor.name, file))
         except CheckpointError as error:
-            refusals.add_error(error, file=file, tensor=tensor.name)
+            instead = "store each expert as a linear module of its own, as the model's conversion script does"
+            refusals.add_error(error, instead, file=file, tensor=tensor.name)
     return placed
 
 
@@ -289,7 +294,7 @@ def _chosen(
             known[dtype, shape] = _stored(weight_format, dtype, shape)
         stored = known[dtype, shape]
         if isinstance(stored, CheckpointError):
-            refusals.add_error(stored, file=each.source.file, tensor=name)
+            refusals.add_error(stored, BELOW, file=each.source.file, tensor=name)
             modules.append(name.removesuffix(".weight"))
         else:
             chosen[name] = stored
@@ -336,4 +341,9 @@ def _check_names(tasks: list[Task], refusals: Refusals) -> None:
         for entry in checked(task.header.tensors):
             other = places.setdefault(entry.name, task.output)
             if other != task.output:
-                refusals.add(f"{other} would have a tensor of the same name", file=task.output, tensor=entry.name)
+                refusals.add(
+                    f"{other} would have a tensor of the same name",
+                    "rename or remove one of them",
+                    file=task.output,
+                    tensor=entry.name,
+                )

@@ -1,5 +1,5 @@
-"""All reasons why a checkpoint cannot be converted, collected so that they can be fixed together, and how messages name
-tensors."""
+"""All reasons why a checkpoint cannot be converted, each with what to do instead, collected so that they can be fixed
+together, and how messages name tensors."""
 
 from __future__ import annotations
 
@@ -45,6 +45,10 @@ def ignore_patterns_for(modules: Iterable[str]) -> str:
     return f"{shown}, ..." if len(lasts) > 6 else shown
 
 
+OF_OUTPUT = "rename the tensor, or split the source's file with transformers (save_pretrained, max_shard_size)"
+"""What to do about an output whose header cannot be written."""
+BELOW = ""
+"""In the place of what to do: it is in `advice`, once for all of a kind."""
 MAX_SHOWN = 12
 # More than can be shown: what follows is only counted.
 _MAX_KINDS = 100
@@ -68,18 +72,22 @@ class Refusals:
     advice: list[str] = field(default_factory=list)
     _kinds: dict[tuple[str | None, str | None, str], _Kind] = field(default_factory=dict)
 
-    def add(self, detail: str, *, file: str | None = None, tensor: str | None = None) -> None:
-        """Note a reason."""
+    def add(self, detail: str, instead: str, *, file: str | None = None, tensor: str | None = None) -> None:
+        """Note a reason, and what to do instead."""
         self.count += 1
+        if instead:
+            detail = f"{detail}: {instead}"
         key = (file, tensor and without_numbers(tensor), detail)
         if (kind := self._kinds.get(key)) is not None:
             kind.count += 1
         elif len(self._kinds) < _MAX_KINDS:
             self._kinds[key] = _Kind(CheckpointError(detail, file=file, tensor=tensor))
 
-    def add_error(self, error: RequantError, *, file: str | None = None, tensor: str | None = None) -> None:
-        """Note an error that was raised, as one about a file and a tensor."""
-        self.add(error.detail, file=file, tensor=tensor)
+    def add_error(
+        self, error: RequantError, instead: str, *, file: str | None = None, tensor: str | None = None
+    ) -> None:
+        """Note an error that was raised, as one about a file and a tensor, and what to do instead."""
+        self.add(error.detail, instead, file=file, tensor=tensor)
 
     def raise_any(self) -> None:
         """Raise CheckpointError if anything was noted: how much there is, and the first `MAX_SHOWN` kinds.

@@ -50,7 +50,9 @@ def stated_shapes(store: Store, shards: Iterable[tuple[StoredFile, Header]]) -> 
                 try:
                     shape = read(bytes(data[entry.begin - first : entry.end - first]))
                 except CheckpointError as error:
-                    raise CheckpointError(f"{entry.name}: {error}", file=file.name, tensor=entry.name) from None
+                    raise CheckpointError(
+                        f"{entry.name}: {error}: download the file again", file=file.name, tensor=entry.name
+                    ) from None
                 shapes[parameter_of(entry.name)[0]] = shape
     return shapes
 
@@ -146,7 +148,7 @@ def read_source(store: Store, reserve: Reserve = unlimited) -> Source:
         try:
             shards[name] = Shard(files[name], _header(store, files[name], reserve))
         except SafetensorsError as error:
-            refusals.add_error(error, file=name, tensor=error.tensor)
+            refusals.add_error(error, "download the file again", file=name, tensor=error.tensor)
     refusals.raise_any()
     _check_agreement(shards, index, refusals)
     refusals.raise_any()
@@ -193,9 +195,11 @@ def _json_object(store: Store, file: StoredFile, reserve: Reserve) -> dict[str, 
     try:
         members = parse_small_json(_small_file(store, file, MAX_CONFIG_BYTES), MAX_CONFIG_BYTES)
     except ValueError as error:
-        raise CheckpointError(f"{file.name} is not JSON that is read: {excerpt(str(error))}", file=file.name) from None
+        raise CheckpointError(
+            f"{file.name} is not JSON that is read ({excerpt(str(error))}): download it again", file=file.name
+        ) from None
     if not isinstance(members, dict):
-        raise CheckpointError(f"{file.name} is not a JSON object", file=file.name)
+        raise CheckpointError(f"{file.name} is not a JSON object: download it again", file=file.name)
     return members
 
 
@@ -209,18 +213,19 @@ def _read_index(store: Store, files: dict[str, StoredFile], reserve: Reserve) ->
     try:
         weight_map = parse_index(data)
     except SafetensorsError as error:
-        raise CheckpointError(error.detail, file=INDEX) from None
+        raise CheckpointError(f"{error.detail}: download the index again", file=INDEX) from None
     if not weight_map:
-        raise CheckpointError(f"{INDEX} names no tensor", file=INDEX)
+        raise CheckpointError(f"{INDEX} names no tensor: download it again", file=INDEX)
     return weight_map
 
 
 def _small_file(store: Store, file: StoredFile, maximum: int) -> bytes:
     if file.size > maximum:
-        raise CheckpointError(f"{file.name} has {file.size} bytes; at most {maximum} are read", file=file.name)
+        detail = f"{file.name} has {file.size} bytes; at most {maximum} are read: choose another checkpoint"
+        raise CheckpointError(detail, file=file.name)
     data = store.get(file.name, file.size)
     if data is None:
-        raise CheckpointError(f"{file.name} no longer exists", file=file.name)
+        raise CheckpointError(f"{file.name} no longer exists: download the checkpoint again", file=file.name)
     return data
 
 
@@ -235,23 +240,29 @@ def _shard_names(files: dict[str, StoredFile], index: dict[str, str] | None, ref
     if index is None:
         named = [WEIGHTS] if WEIGHTS in here else here
         if not named:
-            refusals.add(f"no file name ends in {SAFETENSORS}: convert the weights to safetensors first")
+            refusals.add(
+                f"no file name ends in {SAFETENSORS}",
+                "convert the weights to safetensors first, with transformers' save_pretrained",
+            )
         return sorted(named)
     distinct: set[str] = set()
     for name in checked(index.values()):
         distinct.add(name)
         if len(distinct) > MAX_SHARDS:
-            raise CheckpointError(f"{INDEX} names more than {MAX_SHARDS} files", file=INDEX)
+            detail = f"{INDEX} names more than {MAX_SHARDS} files: store the model in larger ones"
+            raise CheckpointError(detail, file=INDEX)
     named = sorted(distinct)
     for name in named:
         if not is_plain_name(name):
-            refusals.add(f"'{excerpt(name)}' is not the name of a file in the directory", file=INDEX)
+            refusals.add(
+                f"'{excerpt(name)}' is not the name of a file in the directory", "download the index again", file=INDEX
+            )
         elif name not in files:
-            refusals.add(f"'{excerpt(name)}' is missing: download the checkpoint again", file=INDEX)
+            refusals.add(f"'{excerpt(name)}' is missing", "download the checkpoint again", file=INDEX)
     if WEIGHTS in here and WEIGHTS not in named:
         refusals.add(
-            f"there is a {WEIGHTS}, but {INDEX} names other files: transformers loads the former, vLLM the latter. "
-            "Remove the files that do not belong to the model"
+            f"there is a {WEIGHTS}, but {INDEX} names other files: transformers loads the former, vLLM the latter",
+            "remove the files that do not belong to the model",
         )
     refusals.raise_any()
     return named
@@ -278,18 +289,26 @@ def _header(store: Store, file: StoredFile, reserve: Reserve) -> Header:
     return read_header(read, file.size)
 
 
+_ONE_REVISION = "download the index and the files of one revision again"
+
+
 def _check_agreement(shards: dict[str, Shard], index: dict[str, str] | None, refusals: Refusals) -> None:
     places: dict[str, str] = {}
     for name, shard in shards.items():
         for entry in checked(shard.header.tensors):
             other = places.setdefault(entry.name, name)
             if other != name:
-                refusals.add(f"the tensor is in {other} as well", file=name, tensor=entry.name)
+                instead = "remove the file that does not belong to the model"
+                refusals.add(f"the tensor is in {other} as well", instead, file=name, tensor=entry.name)
             elif index is not None and index.get(entry.name) != name:
                 stated = f"names {index[entry.name]} for it" if entry.name in index else "does not name it"
-                refusals.add(f"the tensor is in the file, but {INDEX} {stated}", file=name, tensor=entry.name)
+                refusals.add(
+                    f"the tensor is in the file, but {INDEX} {stated}", _ONE_REVISION, file=name, tensor=entry.name
+                )
     for tensor, name in checked((index or {}).items()):
         if tensor not in places:
-            refusals.add(f"{INDEX} maps a tensor to this file that is not in it", file=name, tensor=tensor)
+            refusals.add(
+                f"{INDEX} maps a tensor to this file that is not in it", _ONE_REVISION, file=name, tensor=tensor
+            )
     if not places:
-        refusals.add("the checkpoint has no tensor")
+        refusals.add("the checkpoint has no tensor", "download the checkpoint again")

@@ -22,7 +22,10 @@ _GROUPS = {"weight_scale": 1, "weight_scale_inv": 1, "scales": 0}
 def quantization_warnings(
     request: Request, selection: Selection, tasks: Iterable[Task], config: Mapping[str, Any], *, fused: bool
 ) -> list[str]:
-    """Return the warnings about a quantization plan. `fused`: whether weights of a fused set need one global scale."""
+    """Return the warnings about a quantization plan but those of `tensor_parallel_warnings`.
+
+    `fused`: whether weights of a fused set need one global scale.
+    """
     steps = {step.module: step for task in tasks for step in task.steps if isinstance(step, QuantizeStep)}
     return [
         *_entries_without_match(request, selection),
@@ -30,7 +33,6 @@ def quantization_warnings(
         *_unfit_shapes(selection, tasks),
         *_partly_quantized(steps, tasks),
         *(_own_global_scales(steps) if fused else ()),
-        *_split_groups(steps),
     ]
 
 
@@ -129,27 +131,40 @@ def _unfit_shapes(selection: Selection, tasks: Iterable[Task]) -> list[str]:
     return [f"{abbreviate(left)} will not be quantized: the shapes of their weights do not fit the scheme"]
 
 
-def _split_groups(steps: Mapping[str, QuantizeStep]) -> list[str]:
-    """Check the weights whose columns are split over tensor-parallel ranks."""
+_MAX_SHAPES = 3
+
+
+def tensor_parallel_warnings(tasks: Iterable[Task]) -> list[str]:
+    """Return what vLLM cannot divide among ranks, in one line. To be shown last: who serves on one GPU need not read
+    it.
+    """
     groups: dict[tuple[int, int], list[str]] = {}
-    for module, step in steps.items():
-        if not _ROW_PARALLEL.match(module):
-            continue
-        for tensor in _stored(step):
-            if len(tensor.shape) != 2 or tensor.suffix not in _GROUPS:
-                continue
-            count = tensor.shape[_GROUPS[tensor.suffix]]
-            if count > 1:
-                groups.setdefault((step.source.shape[1], count), []).append(module)
-    warnings = []
+    for task in tasks:
+        for step in task.steps:
+            if isinstance(step, QuantizeStep) and _ROW_PARALLEL.match(step.module):
+                _add_groups(groups, step)
+    found = []
     for (columns, count), modules in sorted(groups.items()):
-        bad = [ranks for ranks in _RANKS if count % ranks]
+        bad = [str(ranks) for ranks in _RANKS if count % ranks]
         if bad:
-            warnings.append(
-                f"the {columns} columns of {abbreviate(modules)} are {count} groups, which cannot be divided among "
-                f"{' or '.join(map(str, bad))} tensor-parallel ranks of vLLM"
+            found.append(
+                f"the {count} groups of the {columns} columns of {abbreviate(modules)} among {' or '.join(bad)}"
             )
-    return warnings
+    if not found:
+        return []
+    more = f"; and {len(found) - _MAX_SHAPES} other shapes" if len(found) > _MAX_SHAPES else ""
+    return [f"tensor-parallel ranks of vLLM cannot divide {'; '.join(found[:_MAX_SHAPES])}{more}"]
+
+
+def _add_groups(groups: dict[tuple[int, int], list[str]], step: QuantizeStep) -> None:
+    """Note the weights whose columns are split over tensor-parallel ranks."""
+    for tensor in _stored(step):
+        # ModelOpt writes the scales of blocks as [rows, 1, columns, 1].
+        shape = tensor.shape[::2] if len(tensor.shape) == 4 else tensor.shape
+        if len(shape) == 2 and tensor.suffix in _GROUPS:
+            count = shape[_GROUPS[tensor.suffix]]
+            if count > 1:
+                groups.setdefault((step.source.shape[1], count), []).append(step.module)
 
 
 def _stored(step: QuantizeStep) -> Iterable[Any]:

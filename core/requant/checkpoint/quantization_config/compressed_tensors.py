@@ -62,6 +62,7 @@ _PACK_QUANTIZED = _Layout(lambda of, rounds: PackQuantized(of.grouping, rounds, 
 _FLOAT_QUANTIZED = _Layout(lambda of, rounds: FloatQuantized(of.grouping, rounds), 8)
 _NVFP4 = _Layout(lambda of, rounds: Nvfp4Weight(), 4, groups_of(16), "torch.float8_e4m3fn", "tensor_group")
 _MXFP4 = _Layout(lambda of, rounds: MxWeight(4, rounds), 4, groups_of(32), "torch.uint8")
+_MXFP6 = _Layout(lambda of, rounds: MxWeight(6, rounds), 6, groups_of(32), "torch.uint8")
 _MXFP8 = _Layout(lambda of, rounds: MxWeight(8, rounds), 8, groups_of(32), "torch.uint8")
 _LAYOUTS: Mapping[str, Mapping[str, _Layout]] = {
     "int-quantized": {"int": _INT_QUANTIZED},
@@ -71,6 +72,7 @@ _LAYOUTS: Mapping[str, Mapping[str, _Layout]] = {
     "naive-quantized": {"int": _INT_QUANTIZED, "float": _FLOAT_QUANTIZED},
     "nvfp4-pack-quantized": {"float": _NVFP4},
     "mxfp4-pack-quantized": {"float": _MXFP4},
+    "mxfp6-pack-quantized": {"float": _MXFP6},
     "mxfp8-quantized": {"float": _MXFP8},
 }
 """By `format` and the `type` of the weights."""
@@ -143,12 +145,12 @@ def _arguments(bits: int, kind: str, strategy: str, *, symmetric: bool = True, d
     }
 
 
-def _dynamic_activations(bits: int, kind: str, group: int | None = None) -> Members:
+def _dynamic(bits: int, kind: str, group: int | None = None, *, scale_dtype: str | None = None) -> Members:
     """Return what is said of activations whose scales, one for a token or for `group` of its elements, are computed
     while the model runs."""
     members = _arguments(bits, kind, "token" if group is None else "group", dynamic=True)
     members["group_size"] = group
-    return members
+    return members if scale_dtype is None else {**members, "scale_dtype": scale_dtype}
 
 
 def formats_of_groups(members: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], WeightFormat]]:
@@ -220,20 +222,32 @@ def _scheme(
     return Scheme(name, description, profiles, fused, weight_format, config)
 
 
-def _integers(bits: int, grouping: Grouping, *, symmetric: bool = True, activations: bool = False) -> Preset:
+_INTEGER_ACTIVATIONS = "; activations: {}-bit integers, one scale for each token, dynamic"
+
+
+def _integers(bits: int, grouping: Grouping, *, symmetric: bool = True, activations: int | str | None = None) -> Preset:
+    """`activations`: the bits of their integers, FP8, or None where they stay as they are."""
+
     def scheme(name: str, options: list[str]) -> Scheme:
         chosen, is_symmetric = _options(name, options, grouping, symmetric)
-        of_inputs = "; activations: 8-bit integers, one scale for each token, dynamic" if activations else ""
         with_zero_points = "" if is_symmetric else " and zero point"
+        of_inputs, members = "", None
+        if activations == _FP8:
+            of_inputs, members = "; activations: FP8, one scale for each token, dynamic", _dynamic(8, "float")
+        elif isinstance(activations, int):
+            of_inputs, members = _INTEGER_ACTIVATIONS.format(activations), _dynamic(activations, "int")
         return _scheme(
             name,
             f"{bits}-bit integers, one scale{with_zero_points} for each {_sharing(chosen)}{of_inputs}",
-            "int-quantized" if activations else "pack-quantized",
+            "pack-quantized" if members is None else "int-quantized",
             _Weights(bits, "int", chosen, is_symmetric),
-            activations=_dynamic_activations(8, "int") if activations else None,
+            activations=members,
         )
 
     return scheme
+
+
+_FP8 = "FP8"
 
 
 def _float8(grouping: Grouping, activations: Members | None) -> Preset:
@@ -254,15 +268,32 @@ def _float8(grouping: Grouping, activations: Members | None) -> Preset:
     return scheme
 
 
-def _block_scaled(layout: str, description: str, *, fused: bool = False) -> Preset:
+def _block_scaled(
+    layout: str, description: str, *, fused: bool = False, activations: Members | None = None, of_inputs: str = ""
+) -> Preset:
     def scheme(name: str, options: list[str]) -> Scheme:
         parse_options(name, options, ())
         known = _LAYOUTS[layout]["float"]
         assert known.bits is not None
         assert known.grouping is not None
-        return _scheme(name, description, layout, _Weights(known.bits, "float", known.grouping), fused=fused)
+        weights = _Weights(known.bits, "float", known.grouping)
+        return _scheme(name, description + of_inputs, layout, weights, activations=activations, fused=fused)
 
     return scheme
+
+
+def _mx(bits: int, *, activations: int | None = None) -> Preset:
+    """`activations`: the bits of theirs, None where they stay as they are."""
+    layout = "mxfp8-quantized" if bits == 8 else f"mxfp{bits}-pack-quantized"
+    members = None if activations is None else _dynamic(activations, "float", 32, scale_dtype="torch.uint8")
+    of_inputs = "" if activations is None else f"; activations: MXFP{activations}, dynamic"
+    return _block_scaled(layout, _MX_WEIGHTS[bits], activations=members, of_inputs=of_inputs)
+
+
+_MX_WEIGHTS = {
+    bits: f"{element}, one power of two for each group of 32"
+    for bits, element in ((4, "f4E2M1FN"), (6, "f6E2M3FN"), (8, "f8E4M3FN"))
+}
 
 
 def _sharing(grouping: Grouping) -> str:
@@ -286,19 +317,34 @@ def _options(name: str, options: list[str], grouping: Grouping, symmetric: bool)
 
 
 _GROUPS = groups_of(128)
+_W8A8 = _integers(8, CHANNEL, activations=8)
 PRESETS: Mapping[str, Preset] = {
-    "W8A8": _integers(8, CHANNEL, activations=True),
+    "W8A8": _W8A8,
+    "INT8": _W8A8,
     **{f"W{bits}A16": _integers(bits, _GROUPS) for bits in (8, 7, 6, 5, 4, 3, 2)},
     "W4A16_ASYM": _integers(4, _GROUPS, symmetric=False),
-    "FP8_DYNAMIC": _float8(CHANNEL, _dynamic_activations(8, "float")),
-    "FP8_BLOCK": _float8(Grouping(128, 128), _dynamic_activations(8, "float", 128)),
+    **{f"W{bits}A8": _integers(bits, _GROUPS, activations=8) for bits in (7, 6, 5, 4, 3, 2)},
+    **{f"W{bits}A4": _integers(bits, _GROUPS, activations=4) for bits in (4, 3, 2)},
+    "W4AFP8": _integers(4, _GROUPS, activations=_FP8),
+    "FP8_DYNAMIC": _float8(CHANNEL, _dynamic(8, "float")),
+    "FP8_BLOCK": _float8(Grouping(128, 128), _dynamic(8, "float", 128)),
     "FP8A16": _float8(CHANNEL, None),
     "NVFP4A16": _block_scaled(
         "nvfp4-pack-quantized",
         "f4E2M1FN, one f8E4M3FN scale for each group of 16, one f32 scale for each fused set of weights",
         fused=True,
     ),
-    "MXFP4A16": _block_scaled("mxfp4-pack-quantized", "f4E2M1FN, one power of two for each group of 32"),
-    "MXFP8A16": _block_scaled("mxfp8-quantized", "f8E4M3FN, one power of two for each group of 32"),
+    "MXFP4A16": _mx(4),
+    "MXFP4": _mx(4, activations=4),
+    "MXFP4XFP8": _block_scaled(
+        "mxfp4-pack-quantized",
+        _MX_WEIGHTS[4],
+        activations=_dynamic(8, "float", 128),
+        of_inputs="; activations: FP8, one scale for each 128 elements, dynamic",
+    ),
+    "MXFP6A16": _mx(6),
+    "MXFP6A8": _mx(6, activations=8),
+    "MXFP8A16": _mx(8),
+    "MXFP8": _mx(8, activations=8),
 }
 """The schemes by name, without options."""

@@ -13,7 +13,7 @@ import numpy as np
 from requant.checkpoint.run.destination import FinishedFile
 from requant.checkpoint.run.work import Piece, ProgressCounter, WorkItem, run_items
 from requant.checkpoint.storage.store import FileWriter, Store, StoredFile
-from requant.checkpoint.weights.weight_format import Array
+from requant.checkpoint.weights.floats import Array
 
 Stages = Iterator[Iterable[Piece]]
 
@@ -54,14 +54,18 @@ class SourceReader:
 
     def copy(self, file: StoredFile, begin: int, end: int, writer: FileWriter, target: int) -> Iterator[Piece]:
         """Yield the pieces that copy the bytes [begin, end) of a file to `target`."""
-        for at in range(begin, end, self.read_size):
-            size = min(self.read_size, end - at)
-            yield Piece(size, partial(self._copy_piece, file, at, size, writer, target + at - begin))
+        together = self.store.copy_size or self.read_size
+        for at in range(begin, end, together):
+            size = min(together, end - at)
+            memory = min(self.read_size, size)
+            yield Piece(memory, partial(self._copy_piece, file, at, size, writer, target + at - begin))
 
     def _copy_piece(self, file: StoredFile, at: int, size: int, writer: FileWriter, target: int) -> None:
-        with self.buffers.of(size) as data:
-            self.store.read_into(file, at, data.data)
-            writer.write(target, data.data)
+        if not self.store.copy_into(file, at, size, writer, target):
+            for begin in range(0, size, self.read_size):
+                with self.buffers.of(min(self.read_size, size - begin)) as data:
+                    self.store.read_into(file, at + begin, data.data)
+                    writer.write(target + begin, data.data)
         self.counter.add(read=size, written=size)
 
 

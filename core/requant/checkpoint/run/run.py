@@ -64,8 +64,9 @@ def convert_files(
     steps = Steps(source, counter, read_size, files, plan.request.not_finite, observe)
 
     def task_stages(task: Task, writer: FileWriter) -> list[Stages]:
-        writer.write(0, task.head)
-        counter.add(written=len(task.head))
+        head = task.head
+        writer.write(0, head)
+        counter.add(written=len(head))
         places = {entry.name: StoredMatrix(entry.dtype, entry.shape, entry.begin) for entry in task.header.tensors}
         return [steps.stages(each, places, writer) for each in groups[task.output]]
 

@@ -6,12 +6,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from math import isfinite, lcm
+from math import inf, isfinite, lcm
 from threading import Lock
 
 import numpy as np
 
-from requant.checkpoint.plan.model import CopyStep, DequantizeStep, NotFinite, QuantizeStep, Step, WeightSource
+from requant.checkpoint.plan.model import (
+    CopyStep,
+    DequantizeStep,
+    NotFinite,
+    Plan,
+    QuantizedSource,
+    QuantizeStep,
+    Step,
+    WeightSource,
+)
 from requant.checkpoint.run.outputs import SourceReader, Stages
 from requant.checkpoint.run.stored_weight import (
     Files,
@@ -24,10 +33,17 @@ from requant.checkpoint.run.stored_weight import (
 from requant.checkpoint.run.work import Piece
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import FileWriter, StoredFile
-from requant.checkpoint.weights.blocks import first_not_below, whole_extremes
-from requant.checkpoint.weights.floats import EPSILON, values
-from requant.checkpoint.weights.weight_format import Array, Extremes, Region, WeightFormat
+from requant.checkpoint.weights.blocks import (
+    Extremes,
+    extremes_kernel,
+    first_not_below,
+    magnitude_kernel,
+    whole_extremes,
+)
+from requant.checkpoint.weights.floats import EPSILON, Array, float_kernels, values
+from requant.checkpoint.weights.weight_format import Region, WeightFormat
 from requant.errors import CheckpointError
+from requant.kernels.jit.jit import Kernel
 
 PIECE_OF_COLUMNS = 8 << 20
 """Bytes of the source in a piece, at least, where rows of the weight are columns of a stored tensor: else the runs of
@@ -113,17 +129,17 @@ class Steps(SourceReader):
     ) -> None:
         shape = weight.shape
         with self._rows(weight, begin, end) as (rows, read):
-            if self.not_finite is NotFinite.REFUSE:
-                limit = step.format.magnitude_limit(step.source.dtype)
-                index = first_not_below(rows, step.source.dtype, limit)
-                if index is not None:
-                    value = float(values(rows.reshape(-1)[index : index + 1], step.source.dtype)[0])
-                    raise _refused_value(step.source, begin * shape[1] + index, value)
+            refuses = self.not_finite is NotFinite.REFUSE
+            if refuses:
+                if not _is_known_below(step, extremes):
+                    _check_values(step, rows, begin)
                 if extremes is not None and step.format.overflows(extremes, step.source.dtype):
                     raise _refused_scale(step.source, f"overflows {step.source.dtype}: {_SMALL}")
             results = step.format.quantize(rows, step.source.dtype, shape, begin, extremes)
-            if self.not_finite is NotFinite.REFUSE:
-                _check_scales(step, places, results)
+            if refuses and (lost := _lost_scale(step, places, results)) is not None:
+                # The value that makes the scale so, if it does, says more.
+                _check_values(step, rows, begin)
+                raise _refused_scale(step.source, lost)
             for region, array in results:
                 _write(writer, places[region.suffix], region, array)
             self.counter.add(read=read, written=sum(array.nbytes for _, array in results))
@@ -187,6 +203,36 @@ class Steps(SourceReader):
         with self.buffers.of((end - begin) * row) as data:
             self.store.read_into(self.files[source.file], source.begin + begin * row, data.data)
             yield data.view(DTYPES[source.dtype].array).reshape(end - begin, weight.shape[1]), data.nbytes
+
+
+def kernels_of(plan: Plan) -> tuple[Kernel, ...]:
+    """Return the kernels that a run of a plan calls."""
+    found: dict[Kernel, None] = {}
+    known: set[tuple[WeightFormat, frozenset[str]]] = set()
+
+    def is_new(weight_format: WeightFormat, dtypes: frozenset[str]) -> bool:
+        new = (weight_format, dtypes) not in known
+        known.add((weight_format, dtypes))
+        return new
+
+    for step in plan.steps:
+        if isinstance(step, QuantizeStep) and is_new(step.format, frozenset({step.source.dtype})):
+            found |= dict.fromkeys(_quantizing_kernels(step.format, step.source.dtype, plan.request.not_finite))
+        if isinstance(source := step.source, QuantizedSource):
+            dtypes = frozenset({source.dtype, *(each.dtype for each in source.stored.values())})
+            if is_new(source.format, dtypes):
+                found |= dict.fromkeys(source.format.dequantizing_kernels(dtypes))
+    return tuple(found)
+
+
+def _quantizing_kernels(weight_format: WeightFormat, dtype: str, not_finite: NotFinite) -> Iterator[Kernel]:
+    yield from weight_format.quantizing_kernels(dtype)
+    if weight_format.needs_extremes:
+        yield extremes_kernel(dtype)
+    if weight_format.needs_extremes or not_finite is NotFinite.REFUSE:
+        yield from float_kernels((dtype,))
+    if not_finite is NotFinite.REFUSE and not (weight_format.needs_extremes or weight_format.scales_show_not_finite):
+        yield magnitude_kernel(dtype)
 
 
 class _Measurement:
@@ -288,10 +334,28 @@ def _refused_scale(source: WeightSource, what: str) -> CheckpointError:
     )
 
 
-def _check_scales(
+def _is_known_below(step: QuantizeStep, extremes: Extremes | None) -> bool:
+    """Return whether no value of a weight needs to be looked at: its extremes are below the limit, or what is not
+    finite will show in the scales."""
+    limit = step.format.magnitude_limit(step.source.dtype)
+    if extremes is not None:
+        return extremes.magnitude < limit
+    return limit == inf and step.format.scales_show_not_finite
+
+
+def _check_values(step: QuantizeStep, rows: Array, begin: int) -> None:
+    """Raise CheckpointError for a NaN, an infinity or a magnitude without a scale. `begin`: the first of the rows."""
+    dtype, columns = step.source.dtype, step.source.shape[1]
+    index = first_not_below(rows, dtype, step.format.magnitude_limit(dtype))
+    if index is not None:
+        value = float(values(rows.reshape(-1)[index : index + 1], dtype)[0])
+        raise _refused_value(step.source, begin * columns + index, value)
+
+
+def _lost_scale(
     step: QuantizeStep, places: Mapping[str, StoredMatrix], results: Sequence[tuple[Region, Array]]
-) -> None:
-    """Raise CheckpointError for a scale of finite values that overflows: all of these values would be lost."""
+) -> str | None:
+    """Return which scale overflows, and what; None where none does. All values that share it would be lost."""
     for region, array in results:
         dtype = places[region.suffix].dtype
         if dtype not in EPSILON:
@@ -300,4 +364,5 @@ def _check_scales(
         if lost.any():
             row, column = (int(each) for each in np.argwhere(lost)[0])
             place = f"[{region.row_begin + row}, {region.column_begin + column}]"
-            raise _refused_scale(step.source, f"overflows {dtype}: {region.suffix} {place}")
+            return f"overflows {dtype}: {region.suffix} {place}"
+    return None

@@ -11,8 +11,8 @@ import numpy as np
 from requant.checkpoint.plan.model import QuantizedSource, SourceRange, WeightSource
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store, StoredFile
-from requant.checkpoint.weights.floats import values
-from requant.checkpoint.weights.weight_format import Array, Codes, Region, StoredRows, WeightFormat
+from requant.checkpoint.weights.floats import Array, values
+from requant.checkpoint.weights.weight_format import Codes, Region, StoredRows, WeightFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,10 @@ class PlainWeight:
         bits = self.files.read(self.source.file, at + begin * row, at + end * row).view(item.array)
         return values(bits, self.source.dtype).reshape(end - begin, self.shape[1])
 
+    def numbers(self, begin: int, end: int) -> Array:
+        """Return rows as f64."""
+        return self.f32(begin, end).astype(np.float64)
+
 
 @dataclass(frozen=True)
 class QuantizedWeight:
@@ -186,6 +190,10 @@ class QuantizedWeight:
     def f32(self, begin: int, end: int) -> Array:
         """Return rows as the f32 that a loader computes."""
         return self.format.dequantize(self.rows(begin, end), "F32")
+
+    def numbers(self, begin: int, end: int) -> Array:
+        """Return the numbers that rows hold, exactly, as f64."""
+        return self.format.numbers(self.rows(begin, end))
 
     def codes(self, begin: int, end: int) -> Codes:
         """Return the codes and scales of rows."""

@@ -43,18 +43,26 @@ class ProgressCounter:
     def __init__(self, callback: ProgressCallback | None, total: Progress) -> None:
         self._callback = callback
         self._lock = Lock()
-        self.state = total
+        self._total = total
+        self._read = self._written = self._finished = 0
+
+    @property
+    def state(self) -> Progress:
+        """What was counted so far."""
+        total = self._total
+        return replace(
+            total,
+            bytes_read=total.bytes_read + self._read,
+            bytes_written=total.bytes_written + self._written,
+            outputs_finished=total.outputs_finished + self._finished,
+        )
 
     def add(self, *, read: int = 0, written: int = 0, finished: int = 0) -> None:
         """Count bytes and outputs."""
         with self._lock:
-            now = self.state
-            self.state = replace(
-                now,
-                bytes_read=now.bytes_read + read,
-                bytes_written=now.bytes_written + written,
-                outputs_finished=now.outputs_finished + finished,
-            )
+            self._read += read
+            self._written += written
+            self._finished += finished
             if self._callback is not None:
                 self._callback(self.state)
 

@@ -16,7 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 from requant.checkpoint.safetensors.reader import INDEX, parse_index
 from requant.checkpoint.storage.remote_store import CONNECTIONS, RETRY, RemoteStore
 from requant.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, StoredFile
-from requant.checkpoint.storage.urls import lies_below, parts_of_url, url_without_secrets
+from requant.checkpoint.storage.urls import HTTP_SCHEMES, lies_below, parts_of_url, url_without_secrets
 from requant.errors import SafetensorsError, StorageError, excerpt
 from requant.errors.cancellation import check_cancelled
 
@@ -66,7 +66,6 @@ def names_in_http_directory(get: Callable[[str], bytes | None]) -> set[str]:
     return {*NAMES, *shards}
 
 
-SCHEMES = ("https", "http")
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0
 BODY_SECONDS = 30.0
@@ -213,7 +212,7 @@ class HttpStore(RemoteStore):
             raise self._error(
                 name, f"the server redirects to a place that is not below the configured root {self._below}"
             )
-        if scheme not in SCHEMES or (urlsplit(url).scheme, scheme) == ("https", "http"):
+        if scheme not in HTTP_SCHEMES or (urlsplit(url).scheme, scheme) == ("https", "http"):
             raise self._error(name, "the server redirects to a URL that is neither HTTPS nor what it redirects from")
         return target
 

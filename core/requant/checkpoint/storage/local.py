@@ -22,6 +22,7 @@ MAX_FOLDERS = 20_000
 MAX_DEPTH = 100
 MAX_ENTRIES = 200_000
 LOCK_FILE = ".requant.lock"
+COPIED_AT_ONCE = 16 << 20
 READ_AHEAD = 16 << 20
 """Bytes that the system reads ahead from the disk while earlier ones are processed."""
 
@@ -41,6 +42,8 @@ class LocalStore(Store):
     far as `paths` does: in the cache of Hugging Face all files are links. What is written goes through no link below
     the directory. Only regular files are read.
     """
+
+    copy_size = COPIED_AT_ONCE
 
     def __init__(self, directory: str | os.PathLike[str], paths: Paths | None = None) -> None:
         """Raise StorageError for what cannot be a path."""
@@ -163,15 +166,29 @@ class LocalStore(Store):
                 self._read_ahead(descriptor, file.name, offset, offset + filled)
             finally:
                 os.close(descriptor)
-        if status.st_size != file.size or _version(status) != file.version:
-            detail = (
-                f"{path} was changed after the plan was made: make a new plan, and do not change the source during "
-                "the conversion"
-            )
-            raise SourceChangedError(detail, file=file.name)
+        _check_version(path, file, status)
         if filled < len(target):
             detail = f"{path} ends at byte {offset + filled}, but bytes up to {offset + len(target)} are needed"
             raise SourceChangedError(detail, file=file.name)
+
+    def copy_into(self, file: StoredFile, offset: int, size: int, writer: FileWriter, target: int) -> bool:
+        if not isinstance(writer, LocalWriter):
+            return False
+        path = self._path(file.name)
+        try:
+            descriptor = self._opened(path)
+        except OSError:
+            # Reading it says why.
+            return False
+        try:
+            copied = writer.copy(target, descriptor, offset, size)
+            status = os.fstat(descriptor)
+            self._read_ahead(descriptor, file.name, offset, offset + size)
+        finally:
+            os.close(descriptor)
+        if copied:
+            _check_version(path, file, status)
+        return copied
 
     def _opened(self, path: str) -> int:
         """Return a descriptor of a regular file, to be read. Raises OSError."""
@@ -339,7 +356,7 @@ class LocalStore(Store):
         parts = name.split("/")
         if any(part in ("", ".", "..") or "\0" in part for part in parts) or not _can_be_encoded(name):
             raise StorageError(f"'{excerpt(name)}' is not the name of a file in {self.directory}", file=name)
-        return str(self.directory.joinpath(name))
+        return os.path.join(self.url, name)
 
     def _is_link(self, name: str) -> bool:
         with suppress(OSError), self._folder(name) as (folder, last):
@@ -402,6 +419,15 @@ def _repeated(make: Callable[[], Made]) -> Made:
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
+
+
+def _check_version(path: str, file: StoredFile, status: os.stat_result) -> None:
+    if status.st_size != file.size or _version(status) != file.version:
+        detail = (
+            f"{path} was changed after the plan was made: make a new plan, and do not change the source during the "
+            "conversion"
+        )
+        raise SourceChangedError(detail, file=file.name)
 
 
 def _version(status: os.stat_result) -> str:

@@ -106,6 +106,8 @@ PART = ".part"
 Folder = tuple[int, str]
 """A descriptor of a folder, and the name of a file in it."""
 _HASHED_AT_ONCE = 1 << 20
+# Where writing would fail as well.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class LocalWriter(FileWriter):
@@ -120,6 +122,7 @@ class LocalWriter(FileWriter):
         """path: of the file, for messages. folder: a descriptor of its folder. reopened: opens that again."""
         self._path, self._name, self._size = path, name, size
         self._written, self._lock = 0, Lock()
+        self._kernel_copies = hasattr(os, "copy_file_range")
         self._part = path + PART
         self._reopened = reopened
         try:
@@ -140,6 +143,33 @@ class LocalWriter(FileWriter):
             write_fully(self._descriptor, offset, memoryview(data))
         with self._lock:
             self._written += len(data)
+
+    def copy(self, offset: int, source: int, begin: int, size: int) -> bool:
+        """Have the kernel copy bytes of a file; where the file system can share blocks (reflinks), it shares them.
+
+        source: a descriptor. False: the kernel has not copied all of them, as between file systems, and what it has is
+        to be written over.
+        """
+        if not self._kernel_copies:
+            return False
+        left = size
+        with storage_errors("write", self._part, file=self._name):
+            while left:
+                at = size - left
+                try:
+                    copied = os.copy_file_range(source, self._descriptor, left, begin + at, offset + at)
+                except OSError as error:
+                    if error.errno in _FULL:
+                        raise
+                    # Not between these files, or not on this kernel. If it is a fault of the disk, reading will say so.
+                    copied = 0
+                if not copied:
+                    self._kernel_copies = False
+                    return False
+                left -= copied
+        with self._lock:
+            self._written += size
+        return True
 
     def commit(self) -> str:
         """Write it to the disk, rename it, and write the directory. The SHA-256 is computed meanwhile."""

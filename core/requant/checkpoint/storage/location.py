@@ -14,13 +14,11 @@ import re
 from collections.abc import Sequence
 from urllib.parse import unquote
 
-from requant.checkpoint.storage.http_store import SCHEMES as HTTP_SCHEMES
-from requant.checkpoint.storage.http_store import HttpStore
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.object_store import open_object_store
 from requant.checkpoint.storage.paths import OutsideRootsError, PathsBelow
 from requant.checkpoint.storage.store import Store, storage_errors
-from requant.checkpoint.storage.urls import SCHEMES, parts_of_url
+from requant.checkpoint.storage.urls import HTTP_SCHEMES, SCHEMES, parts_of_url
 from requant.errors import ParameterError, StorageError, excerpt
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -41,6 +39,9 @@ def open_store(location: str | os.PathLike[str], *, below: str | None = None) ->
             raise StorageError(f"'{excerpt(text)}' is not the URL of a local directory: file:///path/to/directory")
         return LocalStore(unquote(parts.path))
     if scheme[1].lower() in HTTP_SCHEMES:
+        # Its sockets and TLS take as long to import as a small checkpoint to convert.
+        from requant.checkpoint.storage.http_store import HttpStore
+
         return HttpStore(text, below=below)
     if scheme[1].lower() in SCHEMES:
         return open_object_store(text)

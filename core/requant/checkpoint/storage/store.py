@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -39,14 +38,23 @@ _ADVICE = {
 }
 
 
-@contextmanager
-def storage_errors(action: str, path: object, *, file: str | None = None) -> Iterator[None]:
+class storage_errors:  # noqa: N801  a context manager, as contextlib's; theirs take longer than some calls within
     """Turn OSError into StorageError: 'cannot <action> <path>: <what to do>'."""
-    try:
-        yield
-    except OSError as error:
-        reason = _ADVICE.get(error.errno or 0, error.strerror or type(error).__name__)
-        raise StorageError(f"cannot {action} {path}: {reason}", file=file) from error
+
+    __slots__ = ("_action", "_file", "_path")
+
+    def __init__(self, action: str, path: object, *, file: str | None = None) -> None:
+        self._action, self._path, self._file = action, path, file
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError):
+            reason = _ADVICE.get(error.errno or 0, error.strerror or type(error).__name__)
+            raise StorageError(f"cannot {self._action} {self._path}: {reason}", file=self._file) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,9 @@ class Store(ABC):
     """Bytes to ask for at a time. Of a local file: few enough to stay near a core, and enough that the Python around a
     piece costs little."""
 
+    copy_size: int | None = None
+    """Bytes to copy at a time, where it is not `read_size`."""
+
     @abstractmethod
     def files(self) -> tuple[StoredFile, ...]:
         """Return all files, sorted by name. Raises StorageError."""
@@ -113,6 +124,13 @@ class Store(ABC):
         Called by several threads. Raises SourceChangedError where the file is no longer of that version or ends
         before, StorageError where it cannot be read.
         """
+
+    def copy_into(self, file: StoredFile, offset: int, size: int, writer: FileWriter, target: int) -> bool:
+        """Have the operating system copy bytes of a file, which need not pass through this process.
+
+        False: it does not, and the caller reads and writes all of them. Raises as `read_into` and `FileWriter.write`.
+        """
+        return False
 
     @abstractmethod
     def create(self, name: str, size: int) -> FileWriter:

@@ -6,7 +6,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from requant.errors import StorageError, excerpt
 
-SCHEMES = ("s3", "gs", "az", "https", "http")
+HTTP_SCHEMES = ("https", "http")
+SCHEMES = ("s3", "gs", "az", *HTTP_SCHEMES)
 """Of object stores and servers."""
 
 

@@ -6,12 +6,16 @@ What is compared depends on how the two store a tensor:
     plain, of one dtype             floats in ulps, integers in steps, all else in bytes
     anything else of one shape      the values in f32, as a loader computes them; in steps of the scale where one side
                                     is quantized to integers
+
+or, whatever the formats are, the numbers that are stored, exactly: a code's value times its scale, before a loader
+rounds the product. A scale in two levels is the f32 that the loader makes of both. 0 and -0 are one number, and a NaN
+equals a NaN.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import isfinite
 
@@ -32,7 +36,7 @@ from requant.checkpoint.run.stored_weight import (
 from requant.checkpoint.run.work import in_threads
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store
-from requant.checkpoint.weights.weight_format import Array
+from requant.checkpoint.weights.floats import Array
 from requant.errors import excerpt
 from requant.errors.cancellation import check_cancelled
 
@@ -60,7 +64,7 @@ class TensorDifference:
     `detail` says what is different where the elements were not compared: it is in one checkpoint only, or has another
     shape. `differing`: of `elements`. `largest`: the largest difference, in `unit`; None where bytes were compared, or
     a difference is NaN or infinite. `first`: the flat row-major index of the first that differs. `scales_differing`:
-    how many scales differ, of quantized weights.
+    how many scales differ, of quantized weights. `numbers`: the first two that differ, where numbers were compared.
     """
 
     tensor: str
@@ -71,6 +75,7 @@ class TensorDifference:
     largest: float | None = None
     first: int | None = None
     scales_differing: int = 0
+    numbers: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +90,14 @@ def diff(
     a: Store,
     b: Store,
     *,
+    numbers: bool = False,
     threads: int | None = None,
     done: Callable[[str], None] | None = None,
 ) -> CheckpointDifference:
     """Compare two checkpoints of one model, quantized or not. Quantized weights go by the names that they had before.
 
-    `done` is called with the name of each tensor that was compared. Raises CheckpointError for what is no checkpoint,
+    `numbers`: compare the numbers that are stored, whatever the formats and scales are that store them. `done` is
+    called with the name of each tensor that was compared. Raises CheckpointError for what is no checkpoint,
     StorageError, SourceChangedError.
     """
     tensors_a, tensors_b = _tensors(a), _tensors(b)
@@ -100,7 +107,8 @@ def diff(
 
     def compare(name: str) -> TensorDifference | None:
         check_cancelled()
-        difference = _compare(name, tensors_a[name], tensors_b[name])
+        compare = _compare_as_numbers if numbers else _compare
+        difference = compare(name, tensors_a[name], tensors_b[name])
         if done is not None:
             done(name)
         return difference
@@ -150,6 +158,24 @@ def _tensors(store: Store) -> dict[str, _Tensor]:
         elif isinstance(step, CopyStep):
             tensors[step.output] = plain(step.source)
     return tensors
+
+
+def _compare_as_numbers(name: str, a: _Tensor, b: _Tensor) -> TensorDifference | None:
+    if a.shape != b.shape or not (a.has_values and b.has_values):
+        return _compare(name, a, b)
+    tally, columns, first = _Tally(), a.shape[1], None
+    for begin, end in row_ranges(a.content, b.content):
+        x, y = a.content.numbers(begin, end), b.content.numbers(begin, end)
+        unlike = (x != y) & ~(np.isnan(x) & np.isnan(y))
+        with np.errstate(invalid="ignore"):
+            tally.add(unlike, np.abs(x - y), begin * columns)
+        if first is None and tally.first is not None:
+            place = tally.first - begin * columns
+            first = float(x.reshape(-1)[place]), float(y.reshape(-1)[place])
+    if not tally.differing:
+        return None
+    detail = "numbers differ" if a.kind == b.kind else f"{a.kind} in a, {b.kind} in b"
+    return replace(_difference(name, detail, a.shape[0] * columns, tally, Unit.VALUE), numbers=first)
 
 
 def _compare(name: str, a: _Tensor, b: _Tensor) -> TensorDifference | None:

@@ -45,7 +45,7 @@ from requant.checkpoint.weights.awq import Awq
 from requant.checkpoint.weights.block_scaled import MxWeight, Nvfp4Weight
 from requant.checkpoint.weights.compressed_tensors import FloatQuantized, IntQuantized, PackQuantized
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
-from requant.checkpoint.weights.floats import EPSILON, values
+from requant.checkpoint.weights.floats import EPSILON, Array, values
 from requant.checkpoint.weights.gptq import Gptq
 from requant.checkpoint.weights.llm_int8 import LlmInt8
 from requant.checkpoint.weights.model_optimizer import (
@@ -56,7 +56,6 @@ from requant.checkpoint.weights.model_optimizer import (
     ModelOptimizerWeight,
 )
 from requant.checkpoint.weights.nf4 import Nf4, is_written_state
-from requant.checkpoint.weights.weight_format import Array
 from requant.errors import CheckpointError
 from requant.errors.cancellation import check_cancelled
 

@@ -16,18 +16,17 @@ Source: autoawq 0.2.9, `AwqQuantizer.pseudo_quantize_tensor` (`quantize/quantize
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block, extremes_of_groups, scaled
-from requant.checkpoint.weights.floats import UNSIGNED, bits_of, check_weight, rounded
+from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, extremes_kernel, extremes_of_groups
+from requant.checkpoint.weights.floats import UNSIGNED, Array, bits_of, check_weight, float_kernels, rounded
 from requant.checkpoint.weights.packing import transposed_words
+from requant.checkpoint.weights.repack import BlockedNumbers, in_units
 from requant.checkpoint.weights.weight_format import (
-    Array,
     Codes,
-    Extremes,
     PlainRows,
     Region,
     StoredRows,
@@ -38,7 +37,9 @@ from requant.checkpoint.weights.weight_format import (
 )
 from requant.errors import CheckpointError
 from requant.kernels.checkpoint.shifted_codes import SHIFTED_CODES_IN_F16
-from requant.kernels.checkpoint.words import pack_eight_rows, unpack_eight_rows
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.checkpoint.words import pack_eight_rows, transpose_words, unpack_eight_rows
+from requant.kernels.jit.jit import Kernel
 from requant.kernels.simd.widen import FloatKind
 
 _LANES = 8
@@ -109,9 +110,29 @@ class Awq(WeightFormat):
             spans = np.maximum(rounded(high - low, "F16"), _SMALLEST_RANGE)
             scales = rounded(spans / _LARGEST, "F16")
             zeros = _clamped(-np.rint(rounded(low / scales, "F16")))
+        return self._coded(rows, scales, zeros, scales)
+
+    def repacked(
+        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+    ) -> Mapping[str, Array]:
+        block = Block(1, self._group(shape))
+        blocked = BlockedNumbers.of(source, shape[1], block)
+        ideal, zeros = blocked.scales_of_integers(0.0, float(_LARGEST), zero_points=True)
+        scales = rounded(ideal.astype(np.float32), "F16")
+        assert zeros is not None
+        return self._coded(
+            PlainRows(in_units(source, shape[1], scales, block), "F32", shape, begin),
+            np.ones(scales.shape, np.float32),
+            zeros.astype(np.float32),
+            scales,
+        )
+
+    def _coded(self, rows: PlainRows, divisors: Array, zeros: Array, scales: Array) -> Mapping[str, Array]:
+        """Return the stored tensors with the codes of rows over `divisors`."""
+        group = self._group(rows.shape)
         codes = np.empty(rows.bits.shape, np.uint8)
         SHIFTED_CODES_IN_F16(
-            rows.kernel_bytes, FloatKind[rows.dtype], group, scales.reshape(-1), zeros.reshape(-1), int(_LARGEST),
+            rows.kernel_bytes, FloatKind[rows.dtype], group, divisors.reshape(-1), zeros.reshape(-1), int(_LARGEST),
             codes.reshape(-1),
         )  # fmt: skip
         return {
@@ -120,10 +141,17 @@ class Awq(WeightFormat):
             "scales": np.ascontiguousarray(bits_of(scales, "F16").T),
         }
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         codes, zeros, scales = self._parts(stored)
-        block, precision = Block(1, self._group(stored.shape)), stored.dtypes["scales"]
-        return scaled(codes, UNSIGNED, stored.shape[1], block, scales, zeros, precision=precision, dtype=dtype)
+        block = Block(1, self._group(stored.shape))
+        return ScaledCodes(codes, UNSIGNED, stored.shape[1], block, scales, zeros, stored.dtypes["scales"])
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        of_codes = (SHIFTED_CODES_IN_F16, pack_eight_rows, transpose_words)
+        return (extremes_kernel(dtype), *of_codes, *float_kernels((dtype, "F16")))
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (transpose_words, unpack_eight_rows, scaled_values, *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
         codes, _, scales = self._parts(stored)

@@ -6,16 +6,16 @@ of bits (`DTYPES[dtype].array`), C-contiguous. Scales and zero points are f32, a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import gcd
 from typing import NamedTuple
 
 import numpy as np
 
-from requant.checkpoint.weights.floats import E2M1, E4M3, values
-from requant.checkpoint.weights.weight_format import Array, Extremes
-from requant.kernels.checkpoint.codes import E4M3_CODES, PACKED_E2M1_CODES
+from requant.checkpoint.weights.floats import E2M1, E2M3, E4M3, Array, values
+from requant.kernels.checkpoint.codes import E2M3_CODES, E4M3_CODES, PACKED_E2M1_CODES
 from requant.kernels.checkpoint.magnitudes import LARGEST_MAGNITUDES
-from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.checkpoint.values import exact_numbers, scaled_values
 from requant.kernels.jit.jit import Kernel
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.widen import FloatKind
@@ -36,6 +36,25 @@ class Block(NamedTuple):
         return -(-columns // self.width)
 
 
+@dataclass(frozen=True, slots=True)
+class Extremes:
+    """The least and the largest value of a whole tensor, or of a set of tensors that share a scale. NaN if any is."""
+
+    minimum: float
+    maximum: float
+
+    @property
+    def magnitude(self) -> float:
+        """The larger of their magnitudes."""
+        return max(abs(self.minimum), abs(self.maximum))
+
+    def union(self, other: Extremes) -> Extremes:
+        """Return the extremes of both; NaN if one is."""
+        if self.minimum != self.minimum or other.minimum != other.minimum:
+            return Extremes(float("nan"), float("nan"))
+        return Extremes(min(self.minimum, other.minimum), max(self.maximum, other.maximum))
+
+
 def largest_magnitudes(rows: Array, dtype: str, block: Block) -> Array:
     """Return the largest |value| of each block as f32; NaN if any is one."""
     return values(largest_patterns(rows, dtype, block), dtype)
@@ -45,11 +64,16 @@ def largest_patterns(rows: Array, dtype: str, block: Block) -> Array:
     """Return the same as bits of `dtype`."""
     integers = np.int32 if dtype == "F32" else np.int16
     largest = np.empty((rows.shape[0], block.columns(rows.shape[1])), integers)
-    kernel = LARGEST_MAGNITUDES[8 * largest.itemsize]
+    kernel = magnitude_kernel(dtype)
     kernel(rows.reshape(-1).view(integers), rows.shape[1], block.width, largest.reshape(-1))
     if block.height > 1:
         largest = np.maximum.reduceat(largest, np.arange(0, rows.shape[0], block.height), axis=0)
     return largest.view(rows.dtype)
+
+
+def magnitude_kernel(dtype: str) -> Kernel:
+    """Return the kernel of `largest_magnitudes` and `first_not_below`."""
+    return LARGEST_MAGNITUDES[32 if dtype == "F32" else 16]
 
 
 def first_not_below(rows: Array, dtype: str, limit: float) -> int | None:
@@ -84,11 +108,16 @@ def whole_extremes(rows: Array, dtype: str) -> Extremes:
     return Extremes(lowest, highest) if lowest <= highest else Extremes(float("nan"), float("nan"))
 
 
+def extremes_kernel(dtype: str) -> Kernel:
+    """Return the kernel of `extremes_of_groups` and `whole_extremes`."""
+    return MINIMUM_MAXIMUM[32 if dtype == "F32" else 16, False]
+
+
 def _extremes(rows: Array, dtype: str, run: int, shape: tuple[int, int]) -> tuple[Array, Array]:
     integers = np.int32 if dtype == "F32" else np.int16
     limits = np.iinfo(integers)
     lows, highs = np.full(shape, limits.max, integers), np.full(shape, limits.min, integers)
-    kernel = MINIMUM_MAXIMUM[limits.bits, False]
+    kernel = extremes_kernel(dtype)
     patterns = rows.reshape(-1).view(integers)
     kernel(patterns, 0, run, lows.size, patterns.size, 1, lows.reshape(-1), highs.reshape(-1))
 
@@ -158,6 +187,27 @@ def e4m3_codes(rows: Array, dtype: str, block: Block, scales: Array, *, rounds: 
     )
 
 
+def e2m3_codes(rows: Array, dtype: str, block: Block, scales: Array, *, rounds: bool) -> Array:
+    """Return E2M3(clamp(R(w / s), -7.5, 7.5)), RNE, as bytes. NaN gives 0x20.
+
+    The sign bit is that of the quotient, also of -0 where each step is rounded as on a CPU; else -0 gives 0. Source:
+    compressed-tensors 0.20.0, `quantization/utils/fp6_utils.py`, `compressors/mxfp6/helpers.py`.
+    """
+    return codes(
+        E2M3_CODES,
+        rows,
+        dtype,
+        block,
+        scales,
+        None,
+        rounds=rounds,
+        lowest=-E2M3.largest,
+        highest=E2M3.largest,
+        offset=0x20 if rounds else 0,
+        stride=rows.shape[1],
+    )
+
+
 def packed_e2m1_codes(rows: Array, dtype: str, block: Block, scales: Array, *, rounds: bool) -> Array:
     """Return E2M1(clamp(R(w / s), -6, 6)), two to a byte, the first in the lower half: [rows, in / 2].
 
@@ -180,41 +230,74 @@ def packed_e2m1_codes(rows: Array, dtype: str, block: Block, scales: Array, *, r
     )
 
 
-def scaled(
-    codes: Array,
-    table: Array,
-    columns: int,
-    block: Block,
-    scales: Array,
-    zero_points: Array | None,
-    *,
-    precision: str,
-    dtype: str,
-) -> Array:
-    """Return f32((table[code] - z) * s), rounded to the dtype `precision` and then to `dtype`, as bits of that.
+@dataclass(frozen=True, slots=True)
+class ScaledCodes:
+    """Codes with all that their values depend on: (table[code] - z) * s, where `precision` is the dtype of each step.
 
-    `codes`: bytes, [rows, at least `columns`], C-contiguous. `table`: 256 f32.
+    `codes`: bytes, [rows, at least `columns`], C-contiguous. `table`: 256 f32. `scales`, `zero_points`: f32, a matrix
+    with one for each block; no zero points are zeros. `outer`: of scales in two levels, the one of the whole weight.
     """
-    _check_parameters(scales, zero_points, codes.shape[0], columns, block)
-    if codes.shape[1] < columns or table.size != 256:
-        raise ValueError(f"{codes.shape[1]} codes in a row and {table.size} values; expected {columns} and 256")
-    item = 4 if dtype == "F32" else 2
-    target = np.empty((codes.shape[0], columns * item), np.uint8)
-    scaled_values(
-        codes.reshape(-1).view(np.uint8),
-        codes.shape[1],
-        table,
-        codes.shape[0],
-        columns,
-        block.height,
-        block.width,
-        scales.reshape(-1),
-        _NONE if zero_points is None else zero_points.reshape(-1),
-        int(Precision.NATIVE if precision == dtype else _PRECISIONS[precision]),
-        int(FloatKind[dtype]),
-        target.reshape(-1),
-    )
-    return target.view("<f4" if dtype == "F32" else "<u2")
+
+    codes: Array
+    table: Array
+    columns: int
+    block: Block
+    scales: Array
+    zero_points: Array | None
+    precision: str
+    outer: float | None = None
+
+    def values(self, dtype: str) -> Array:
+        """Return f32((table[code] - z) * s), rounded to `precision` and then to `dtype`, as bits of that."""
+        rows, width = self._checked()
+        item = 4 if dtype == "F32" else 2
+        target = np.empty((rows, self.columns * item), np.uint8)
+        scaled_values(
+            *self._decoded(rows, width),
+            int(Precision.NATIVE if self.precision == dtype else _PRECISIONS[self.precision]),
+            int(FloatKind[dtype]),
+            target.reshape(-1),
+        )
+        return target.view("<f4" if dtype == "F32" else "<u2")
+
+    def numbers(self) -> Array:
+        """Return (table[code] - z) * s as f64, [rows, columns]. It is exact: both factors have at most 24 bits."""
+        rows, width = self._checked()
+        numbers = np.empty((rows, self.columns))
+        exact_numbers(*self._decoded(rows, width), numbers.reshape(-1))
+        return numbers
+
+    def _checked(self) -> tuple[int, int]:
+        """Return the extents of the codes. Kernels trust that there is a parameter for each block."""
+        rows, width = self.codes.shape
+        _check_parameters(self.scales, self.zero_points, rows, self.columns, self.block)
+        if width < self.columns or self.table.size != 256:
+            raise ValueError(f"{width} codes in a row and {self.table.size} values; expected {self.columns} and 256")
+        return rows, width
+
+    def _decoded(self, rows: int, width: int) -> tuple[Array, int, Array, int, int, int, int, Array, Array]:
+        """Return the arguments of a kernel that decodes."""
+        return (
+            self.codes.reshape(-1).view(np.uint8),
+            width,
+            self.table,
+            rows,
+            self.columns,
+            self.block.height,
+            self.block.width,
+            self.scales.reshape(-1),
+            _NONE if self.zero_points is None else self.zero_points.reshape(-1),
+        )
+
+    def of_elements(self, parameters: Array) -> Array:
+        """Return the parameter of each element, [rows, columns]."""
+        return of_elements(parameters, self.block, self.codes.shape[0], self.columns)
+
+
+def of_elements(parameters: Array, block: Block, rows: int, columns: int) -> Array:
+    """Return of the parameters of blocks those of each element, [rows, columns]."""
+    of_rows = np.repeat(parameters.reshape(-1, block.columns(columns)), min(block.height, rows), axis=0)[:rows]
+    return np.repeat(of_rows, min(block.width, columns), axis=1)[:, :columns]
 
 
 def scales_by_row(scales: Array, block: Block, rows: int, columns: int) -> Array:

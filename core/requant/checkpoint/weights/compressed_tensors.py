@@ -19,7 +19,7 @@ Source: https://github.com/vllm-project/compressed-tensors, version 0.20.0, each
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,19 +27,39 @@ import numpy as np
 
 from requant.checkpoint.weights.blocks import (
     Block,
+    Extremes,
+    ScaledCodes,
     codes,
     e4m3_codes,
+    extremes_kernel,
     extremes_of_groups,
     largest_magnitudes,
-    scaled,
+    magnitude_kernel,
     scales_by_row,
 )
-from requant.checkpoint.weights.floats import E4M3, EPSILON, SIGNED, UNSIGNED, bits_of, check_weight, rounded
-from requant.checkpoint.weights.packing import packed, padded, unpacked, whole, words
-from requant.checkpoint.weights.weight_format import (
+from requant.checkpoint.weights.floats import (
+    E4M3,
+    EPSILON,
+    SIGNED,
+    UNSIGNED,
     Array,
+    bits_of,
+    check_weight,
+    float_kernels,
+    rounded,
+)
+from requant.checkpoint.weights.packing import (
+    packed,
+    packing_kernels,
+    padded,
+    unpacked,
+    unpacking_kernels,
+    whole,
+    words,
+)
+from requant.checkpoint.weights.repack import BlockedNumbers, in_units
+from requant.checkpoint.weights.weight_format import (
     Codes,
-    Extremes,
     PlainRows,
     Region,
     StoredRows,
@@ -47,7 +67,10 @@ from requant.checkpoint.weights.weight_format import (
     WeightFormat,
     check_groups,
 )
-from requant.kernels.checkpoint.codes import INTEGER_CODES, PACKED_INTEGER_CODES
+from requant.errors import CheckpointError
+from requant.kernels.checkpoint.codes import E4M3_CODES, INTEGER_CODES, PACKED_INTEGER_CODES
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.jit.jit import Kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +195,11 @@ class ScaledWeight(WeightFormat):
         """Whether all of the weight shares one scale."""
         return self.grouping.height is None
 
+    @property
+    def scales_show_not_finite(self) -> bool:
+        """A scale is the largest magnitude, or the distance of the extremes, divided."""
+        return True
+
     @abstractmethod
     def half_range(self) -> float:
         """Return (hi - lo) / 2 of the codes."""
@@ -224,29 +252,64 @@ class ScaledWeight(WeightFormat):
     def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
         block = self._block(rows.shape)
         scales, zero_points = self.parameters(rows.bits, rows.dtype, block, extremes)
+        coded = self.coded(rows.bits, rows.dtype, block, scales, zero_points)
+        return self._parts(rows.shape, coded, bits_of(scales, rows.dtype), zero_points)
+
+    def _parts(
+        self, shape: tuple[int, int], coded: Array, scales: Array, zero_points: Array | None
+    ) -> Mapping[str, Array]:
         parts = {
-            self.code_tensor(rows.shape).suffix: self.coded(rows.bits, rows.dtype, block, scales, zero_points),
-            "weight_scale": bits_of(scales, rows.dtype),
-            **{suffix: array for suffix, (_, array) in self.once(rows.shape).items()},
+            self.code_tensor(shape).suffix: coded,
+            "weight_scale": scales,
+            **{suffix: array for suffix, (_, array) in self.once(shape).items()},
         }
         if self.zero_points and zero_points is not None:
             parts["weight_zero_point"] = self.zero_points.pack(zero_points)
         return parts
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+    def repacked(
+        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+    ) -> Mapping[str, Array]:
+        if self.grouping.height is None:
+            raise CheckpointError(
+                "codes of scales of their own are not moved to one scale for the whole weight: choose a scheme with "
+                "scales for channels, groups or blocks"
+            )
+        block = self._block(shape)
+        ideal, zero_points = self.scales_that_hold(BlockedNumbers.of(source, shape[1], block))
+        scales = rounded(ideal.astype(np.float32), scale_dtype)
+        ones = np.ones(scales.shape, np.float32)
+        coded = self.coded(in_units(source, shape[1], scales, block), "F32", block, ones, zero_points)
+        return self._parts(shape, coded, bits_of(scales, scale_dtype), zero_points)
+
+    @abstractmethod
+    def scales_that_hold(self, blocked: BlockedNumbers) -> tuple[Array, Array | None]:
+        """Return the scales with which codes hold the numbers of blocks, if any do, and the zero points."""
+
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         scales, zero_points = self._stored_scales(stored), None
         if self.zero_points:
             zero_points = self.zero_points.unpack(stored.parts["weight_zero_point"], scales.shape[0])
-        return scaled(
+        return ScaledCodes(
             self.unpacked_codes(stored),
             self.table(),
             stored.shape[1],
             self._block(stored.shape),
             scales,
             zero_points,
-            precision=stored.dtypes["weight_scale"],
-            dtype=dtype,
+            stored.dtypes["weight_scale"],
         )
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        of_scales = () if self.needs_extremes else (magnitude_kernel(dtype),)
+        return (*of_scales, *self.coding_kernels(), *float_kernels((dtype,)))
+
+    @abstractmethod
+    def coding_kernels(self) -> tuple[Kernel, ...]:
+        """Return the kernels that `coded` calls."""
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (scaled_values, *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
         places, lowest, highest = self.places()
@@ -301,6 +364,15 @@ class IntegerWeight(ScaledWeight):
         highest = (1 << (self.bits - 1)) - 1
         return self.table().astype(np.int16), -highest - 1, highest
 
+    def scales_that_hold(self, blocked: BlockedNumbers) -> tuple[Array, Array | None]:
+        highest = 2.0 ** (self.bits - 1) - 1
+        return blocked.scales_of_integers(-highest - 1, highest, zero_points=not self.symmetric)
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        if self.symmetric:
+            return super().quantizing_kernels(dtype)
+        return (extremes_kernel(dtype), *self.coding_kernels(), *float_kernels((dtype,)))
+
     def parameters(self, rows: Array, dtype: str, block: Block, of_all: Extremes | None) -> tuple[Array, Array | None]:
         if self.symmetric:
             return super().parameters(rows, dtype, block, of_all)
@@ -332,6 +404,9 @@ class IntQuantized(IntegerWeight):
             highest=2.0 ** (self.bits - 1) - 1,
             stride=rows.shape[1],
         ).view(np.int8)
+
+    def coding_kernels(self) -> tuple[Kernel, ...]:
+        return (INTEGER_CODES,)
 
     def unpacked_codes(self, stored: StoredRows) -> Array:
         return np.ascontiguousarray(stored.parts["weight"])
@@ -382,6 +457,15 @@ class PackQuantized(IntegerWeight):
         )
         return coded.view("<i4") if in_pairs else packed(coded, self.bits, rows.shape[1])
 
+    def coding_kernels(self) -> tuple[Kernel, ...]:
+        of_zero_points = () if self.symmetric else packing_kernels(self.bits)
+        if self.bits == 4 and (self.grouping.width is None or self.grouping.width % 2 == 0):
+            return (PACKED_INTEGER_CODES, *of_zero_points)
+        return (INTEGER_CODES, *packing_kernels(self.bits))
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (*super().dequantizing_kernels(dtypes), *unpacking_kernels(self.bits))
+
     def unpacked_codes(self, stored: StoredRows) -> Array:
         return unpacked(stored.parts["weight_packed"], self.bits, stored.shape[1])
 
@@ -401,6 +485,9 @@ class FloatQuantized(ScaledWeight):
     def half_range(self) -> float:
         return E4M3.largest
 
+    def scales_that_hold(self, blocked: BlockedNumbers) -> tuple[Array, Array | None]:
+        return blocked.scales_of_floats(E4M3.largest), None
+
     def table(self) -> Array:
         return E4M3.values
 
@@ -409,6 +496,9 @@ class FloatQuantized(ScaledWeight):
 
     def coded(self, rows: Array, dtype: str, block: Block, scales: Array, zero_points: Array | None) -> Array:
         return e4m3_codes(rows, dtype, block, scales, rounds=self.rounds)
+
+    def coding_kernels(self) -> tuple[Kernel, ...]:
+        return (E4M3_CODES,)
 
     def unpacked_codes(self, stored: StoredRows) -> Array:
         return np.ascontiguousarray(stored.parts["weight"])

@@ -19,17 +19,16 @@ rows or columns are not a multiple of the block.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block, scaled, scales_by_row
-from requant.checkpoint.weights.floats import E4M3, E8M0_VALUES, check_weight
+from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, e4m3_codes, scales_by_row
+from requant.checkpoint.weights.floats import E4M3, E8M0_VALUES, Array, check_weight, float_kernels
+from requant.checkpoint.weights.repack import BlockedNumbers, in_units, powers_of_two
 from requant.checkpoint.weights.weight_format import (
-    Array,
     Codes,
-    Extremes,
     PlainRows,
     Region,
     StoredRows,
@@ -39,6 +38,8 @@ from requant.checkpoint.weights.weight_format import (
 )
 from requant.errors import CheckpointError
 from requant.kernels.checkpoint import fine_grained_fp8 as kernels
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.jit.jit import Kernel
 from requant.kernels.simd.widen import FloatKind
 
 WEIGHT, SCALE = "weight", "weight_scale_inv"
@@ -124,15 +125,34 @@ class FineGrainedFp8(WeightFormat):
             return {WEIGHT: codes, SCALE: (inverses.view(np.uint32) >> np.uint32(23)).astype(np.uint8)}
         return {WEIGHT: codes, SCALE: inverses}
 
+    def repacked(
+        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+    ) -> Mapping[str, Array]:
+        block = self._block(shape)
+        scales = BlockedNumbers.of(source, shape[1], block).scales_of_floats(E4M3.largest)
+        stored: Array = scales.astype(np.float32)
+        if self.scale_dtype != "F32":
+            stored = powers_of_two(scales)
+            scales = E8M0_VALUES[stored]
+        units = in_units(source, shape[1], scales, block)
+        codes = e4m3_codes(units, "F32", block, np.ones(scales.shape, np.float32), rounds=False)
+        return {WEIGHT: codes, SCALE: stored}
+
     def overflowed_scales(self, suffix: str, scales: Array) -> Array:
         """The inverse of a scale that overflows is 0."""
         overflowed: Array = WeightFormat.overflowed_scales(self, suffix, scales) | (scales == 0)
         return overflowed
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         codes = np.ascontiguousarray(stored.parts[WEIGHT])
         block, scales = self._block(stored.shape), _scales(stored)
-        return scaled(codes, E4M3.values, stored.shape[1], block, scales, None, precision="F32", dtype=dtype)
+        return ScaledCodes(codes, E4M3.values, stored.shape[1], block, scales, None, "F32")
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        return (kernels.quantize,)
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (scaled_values, *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
         scales = scales_by_row(_scales(stored), self._block(stored.shape), stored.count, stored.shape[1])

@@ -6,6 +6,7 @@ BF16, F16 and F32 here are those of scales, of which there are few. Weights are 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,9 @@ from numpy.typing import NDArray
 from requant.convert.small_floats import decode_table, small_float
 from requant.errors import CheckpointError
 from requant.formats.elements import FLOATS
-from requant.plan.compute_dtype import narrowed, widen
+from requant.kernels.convert.floats.f16 import narrow_to_f16, widen_f16
+from requant.kernels.jit.jit import Kernel
+from requant.plan.float_arrays import narrowed, widen
 
 Array = NDArray[Any]
 
@@ -25,7 +28,7 @@ TORCH_NAMES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 
 
 class CodeTable(NamedTuple):
-    """The codes of a small float, by the byte that holds one, in its lower half where it has 4 bits.
+    """The codes of a small float, by the byte that holds one, in its lowest bits.
 
     `values`: f32. `places`: in the order of all values, i16, as `Codes` counts them; that of a NaN is beyond the last.
     `highest`: the place of `largest`.
@@ -46,6 +49,7 @@ def _code_table(element_name: str) -> CodeTable:
 
 
 E2M1 = _code_table("f4E2M1FN")
+E2M3 = _code_table("f6E2M3FN")
 E4M3 = _code_table("f8E4M3FN")
 UNSIGNED = np.arange(256, dtype=np.float32)
 """The values of unsigned integers, by their bytes."""
@@ -66,6 +70,11 @@ def check_weight(dtype: str, shape: tuple[int, int]) -> None:
 def values(bits: Array, dtype: str) -> Array:
     """Return the f32 of BF16, F16 or F32 (`DTYPES[dtype].array`): all are exact."""
     return bits.view(np.float32) if dtype == "F32" else widen(bits, FLOATS[dtype.lower()])
+
+
+def float_kernels(dtypes: Collection[str]) -> tuple[Kernel, ...]:
+    """Return the kernels that `values`, `rounded` and `bits_of` call for these dtypes."""
+    return (widen_f16, narrow_to_f16) if "F16" in dtypes else ()
 
 
 def rounded(numbers: Array, dtype: str) -> Array:

@@ -19,18 +19,24 @@ an f16 scale is subnormal, z may be 256, which 8 bits do not hold. Compiled by t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block, extremes_of_groups, scaled
-from requant.checkpoint.weights.floats import UNSIGNED, bits_of, check_weight, rounded
-from requant.checkpoint.weights.packing import packed, padded, transposed_words, unpacked
+from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, extremes_kernel, extremes_of_groups
+from requant.checkpoint.weights.floats import UNSIGNED, Array, bits_of, check_weight, float_kernels, rounded
+from requant.checkpoint.weights.packing import (
+    packed,
+    packing_kernels,
+    padded,
+    transposed_words,
+    unpacked,
+    unpacking_kernels,
+)
+from requant.checkpoint.weights.repack import BlockedNumbers, in_units
 from requant.checkpoint.weights.weight_format import (
-    Array,
     Codes,
-    Extremes,
     PlainRows,
     Region,
     StoredRows,
@@ -41,6 +47,9 @@ from requant.checkpoint.weights.weight_format import (
 )
 from requant.errors import CheckpointError
 from requant.kernels.checkpoint.shifted_codes import SHIFTED_CODES
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.checkpoint.words import transpose_words
+from requant.kernels.jit.jit import Kernel
 from requant.kernels.simd.widen import FloatKind
 
 _WORD = 32
@@ -123,11 +132,16 @@ class Gptq(WeightFormat):
 
     def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
         """A NaN has the code 0."""
-        columns, group = rows.shape[1], self._group(rows.shape)
+        group = self._group(rows.shape)
         scales, zeros = self._parameters(*extremes_of_groups(rows.bits, rows.dtype, group))
+        return self._coded(rows, scales, zeros, scales)
+
+    def _coded(self, rows: PlainRows, divisors: Array, zeros: Array, scales: Array) -> Mapping[str, Array]:
+        """Return the stored tensors with the codes of rows over `divisors`."""
+        columns, group = rows.shape[1], self._group(rows.shape)
         codes: Array = np.empty(rows.bits.shape, np.uint8)
         SHIFTED_CODES(
-            rows.kernel_bytes, FloatKind[rows.dtype], group, scales.reshape(-1), zeros.reshape(-1), 2**self.bits - 1,
+            rows.kernel_bytes, FloatKind[rows.dtype], group, divisors.reshape(-1), zeros.reshape(-1), 2**self.bits - 1,
             codes.reshape(-1),
         )  # fmt: skip
         stored_zeros = (zeros.astype(np.int16) - (2 - self.version)).astype(np.uint8) & np.uint8(2**self.bits - 1)
@@ -137,6 +151,22 @@ class Gptq(WeightFormat):
             "scales": np.ascontiguousarray(bits_of(scales, self.scale_dtype).T),
             "g_idx": (np.arange(columns, dtype=np.int32) // np.int32(group))[None],
         }
+
+    def repacked(
+        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+    ) -> Mapping[str, Array]:
+        block, highest = Block(1, self._group(shape)), 2.0**self.bits - 1
+        blocked = BlockedNumbers.of(source, shape[1], block)
+        ideal, zeros = blocked.scales_of_integers(0.0, highest, zero_points=not self.symmetric)
+        scales = rounded(ideal.astype(np.float32), self.scale_dtype)
+        if zeros is None:
+            zeros = np.full(scales.shape, 2 ** (self.bits - 1))
+        return self._coded(
+            PlainRows(in_units(source, shape[1], scales, block), "F32", shape, begin),
+            np.ones(scales.shape, np.float32),
+            zeros.astype(np.float32),
+            scales,
+        )
 
     def _packed_zeros(self, zeros: Array) -> Array:
         """Return the words of [rows, groups] zero points, those of rows that there are not being 0."""
@@ -165,11 +195,18 @@ class Gptq(WeightFormat):
             zeros = np.minimum(np.rint(-low / scales), np.float32(2**self.bits - 1))
         return scales, np.where(np.isnan(zeros), zero, zeros)
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         """`g_idx`, where it is stored, has the group of each column. Raises CheckpointError for an unknown one."""
         codes, zeros, scales, width = self._parts(stored)
-        block, precision = Block(1, width), stored.dtypes["scales"]
-        return scaled(codes, UNSIGNED, stored.shape[1], block, scales, zeros, precision=precision, dtype=dtype)
+        precision = stored.dtypes["scales"]
+        return ScaledCodes(codes, UNSIGNED, stored.shape[1], Block(1, width), scales, zeros, precision)
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        of_codes = (SHIFTED_CODES, transpose_words, *packing_kernels(self.bits))
+        return (extremes_kernel(dtype), *of_codes, *float_kernels((dtype, self.scale_dtype, "F16")))
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (transpose_words, *unpacking_kernels(self.bits), scaled_values, *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
         codes, _, scales, _ = self._parts(stored)

@@ -2,6 +2,8 @@
 
     value = f32(f32(code * SCB) * f32(1 / 127)), then rounded (RNE) to the dtype
 
+The numbers that it holds are code * f32(SCB * f32(1 / 127)).
+
 Source: bitsandbytes 0.50.2, `int8_vectorwise_dequant` (`_ops.py`), `Linear8bitLt._save_to_state_dict` and
 `maybe_rearrange_weight` (`nn/modules.py`), which takes rows in order (`weight_format` 0) alone: versions before 0.45
 also wrote the orders of GPUs' tensor cores. Columns of outliers are not stored: they are those of the activations.
@@ -9,15 +11,14 @@ also wrote the orders of GPUs' tensor cores. Columns of outliers are not stored:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block, scaled
-from requant.checkpoint.weights.floats import SIGNED, bits_of, check_weight, values
+from requant.checkpoint.weights.blocks import Block, ScaledCodes
+from requant.checkpoint.weights.floats import SIGNED, Array, bits_of, check_weight, float_kernels, values
 from requant.checkpoint.weights.weight_format import (
-    Array,
     Codes,
     ReadOnlyFormat,
     Region,
@@ -26,6 +27,8 @@ from requant.checkpoint.weights.weight_format import (
     WeightFormat,
 )
 from requant.errors import CheckpointError
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.jit.jit import Kernel
 
 WEIGHT, SCALE, ORDER = "weight", "SCB", "weight_format"
 ROWS = 0
@@ -55,20 +58,35 @@ class LlmInt8(ReadOnlyFormat):
         regions = (Region(WEIGHT, row_begin, row_end, 0, shape[1]), Region(SCALE, 0, 1, row_begin, row_end))
         return (*regions, Region(ORDER, 0, 1, 0, 1)) if self.states_order and row_begin == 0 else regions
 
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
+        """Raises CheckpointError for codes in another order."""
+        return replace(self._products(stored), scales=_scales(stored))
+
     def dequantize(self, stored: StoredRows, dtype: str) -> Array:
         """Raises CheckpointError for codes in another order."""
+        products = values(self._products(stored).values("F32"), "F32").reshape(stored.count, -1)
+        with np.errstate(all="ignore"):
+            return bits_of(products * _RECIPROCAL, dtype)
+
+    def _products(self, stored: StoredRows) -> ScaledCodes:
+        """Return the codes with SCB as scales."""
         if self.states_order and (order := int(stored.parts[ORDER].reshape(-1)[0])) != ROWS:
             raise CheckpointError(
                 f"weight_format is {order}, an order of codes for tensor cores that bitsandbytes no longer reads; "
                 f"expected {ROWS}: save the model again with bitsandbytes 0.44"
             )
-        codes, scales = np.ascontiguousarray(stored.parts[WEIGHT]), stored.parts[SCALE].reshape(-1, 1)
-        block = Block(1, stored.shape[1])
-        products = scaled(codes, SIGNED, stored.shape[1], block, scales, None, precision="F32", dtype="F32")
-        with np.errstate(all="ignore"):
-            return bits_of(values(products, "F32") * _RECIPROCAL, dtype)
+        codes, columns = np.ascontiguousarray(stored.parts[WEIGHT]), stored.shape[1]
+        return ScaledCodes(codes, SIGNED, columns, Block(1, columns), stored.parts[SCALE].reshape(-1, 1), None, "F32")
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (scaled_values, *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
-        with np.errstate(all="ignore"):
-            scales = stored.parts[SCALE].reshape(-1, 1) * _RECIPROCAL
-        return Codes(stored.parts[WEIGHT].astype(np.int16), -_HIGHEST, _HIGHEST, scales, uniform=True)
+        return Codes(stored.parts[WEIGHT].astype(np.int16), -_HIGHEST, _HIGHEST, _scales(stored), uniform=True)
+
+
+def _scales(stored: StoredRows) -> Array:
+    """Return f32(SCB * f32(1 / 127))."""
+    with np.errstate(all="ignore"):
+        scales: Array = stored.parts[SCALE].reshape(-1, 1) * _RECIPROCAL
+    return scales

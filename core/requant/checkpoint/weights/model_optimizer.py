@@ -22,6 +22,12 @@ Three are written, all in f32; a is the largest magnitude of what shares a scale
 
 ModelOpt stops with an assertion where a is 0, and writes NaN where A is 0.
 
+The numbers of a weight are code * weight_scale, and code * f32(weight_scale * weight_scale_2), each times
+pre_quant_scale. Those of compressed-tensors' NVFP4 are code * f32(weight_scale / weight_global_scale). Between the two
+codes and scales stay, and one scale is f32(1 / the other); whether the numbers do is seen by comparing these products
+and quotients, which are what the libraries compute. They do where the scale of the whole weight is a power of two;
+otherwise a product and a quotient may be rounded to different sides, and then the weight is not held exactly.
+
 Against compressed-tensors: `weight_scale_2` is a factor, where its `weight_global_scale` is a divisor, and scales of
 integers and FP8 are F32 and rounded first. Codes of 4-bit floats are in the same order, those of W4A16_AWQ are not:
 row 2i of the weight is in the lower halves of a row of bytes, row 2i + 1 in the upper, as two's complement.
@@ -33,20 +39,36 @@ Source: nvidia-modelopt 0.47.0, `FP8QTensor`, `INT8QTensor`, `NVFP4QTensor`, `MX
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from requant.checkpoint.weights.block_scaled import POWERS
-from requant.checkpoint.weights.blocks import Block, e4m3_codes, largest_magnitudes, packed_e2m1_codes, scaled
-from requant.checkpoint.weights.compressed_tensors import FloatQuantized, IntQuantized
-from requant.checkpoint.weights.floats import E2M1, E4M3, EPSILON, bits_of, check_weight, rounded, values
-from requant.checkpoint.weights.packing import unpacked_half_bytes
-from requant.checkpoint.weights.weight_format import (
-    Array,
-    Codes,
+from requant.checkpoint.weights.block_scaled import POWERS, codes_in_units, nvfp4_scales_that_hold, outer_scale
+from requant.checkpoint.weights.blocks import (
+    Block,
     Extremes,
+    ScaledCodes,
+    e4m3_codes,
+    largest_magnitudes,
+    magnitude_kernel,
+    packed_e2m1_codes,
+)
+from requant.checkpoint.weights.compressed_tensors import FloatQuantized, IntQuantized
+from requant.checkpoint.weights.floats import (
+    E2M1,
+    E4M3,
+    EPSILON,
+    Array,
+    bits_of,
+    check_weight,
+    float_kernels,
+    rounded,
+    values,
+)
+from requant.checkpoint.weights.packing import unpacked_bytes, unpacking_kernels
+from requant.checkpoint.weights.weight_format import (
+    Codes,
     PlainRows,
     ReadOnlyFormat,
     Region,
@@ -57,6 +79,9 @@ from requant.checkpoint.weights.weight_format import (
     matrix_shape,
 )
 from requant.errors import CheckpointError
+from requant.kernels.checkpoint.codes import E4M3_CODES, PACKED_E2M1_CODES
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.jit.jit import Kernel
 
 WEIGHT, SCALE, SCALE_2, SMOOTHING = "weight", "weight_scale", "weight_scale_2", "pre_quant_scale"
 _LOW_RANK = "svdquant_lora_a"
@@ -86,6 +111,11 @@ class ModelOptimizerWeight(WeightFormat):
     def needs_extremes(self) -> bool:
         """Those of the layout."""
         return self.layout.needs_extremes
+
+    @property
+    def scales_show_not_finite(self) -> bool:
+        """As with the layout."""
+        return self.layout.scales_show_not_finite
 
     def overflows(self, extremes: Extremes, dtype: str) -> bool:
         return self.layout.overflows(extremes, dtype)
@@ -120,12 +150,40 @@ class ModelOptimizerWeight(WeightFormat):
     def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
         return self.layout.quantized(rows, extremes)
 
+    def repacked(
+        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+    ) -> Mapping[str, Array]:
+        return self.layout.repacked(source, shape, begin, "F32", extremes)
+
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
+        """With a `pre_quant_scale` each element has a scale, rounded to f32."""
+        codes = self.layout.scaled_codes(stored)
+        if self.smoothing is None:
+            return codes
+        with np.errstate(all="ignore"):
+            scales = codes.of_elements(codes.scales) * self._factors(stored)
+        return replace(codes, block=Block(1, 1), scales=scales)
+
+    def numbers(self, stored: StoredRows) -> Array:
+        numbers = self.layout.numbers(stored)
+        if self.smoothing is None:
+            return numbers
+        with np.errstate(all="ignore"):
+            products: Array = numbers * self._factors(stored)
+        return products
+
     def dequantize(self, stored: StoredRows, dtype: str) -> Array:
         rows = self.layout.dequantize(_with_rounded_scales(stored, dtype), dtype)
         if self.smoothing is None:
             return rows
         with np.errstate(all="ignore"):
-            return bits_of(values(rows, dtype) * stored.floats(SMOOTHING).reshape(1, -1), dtype)
+            return bits_of(values(rows, dtype) * self._factors(stored), dtype)
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        return self.layout.quantizing_kernels(dtype)
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return self.layout.dequantizing_kernels(dtypes)
 
     def codes(self, stored: StoredRows) -> Codes:
         codes = self.layout.codes(stored)
@@ -133,7 +191,11 @@ class ModelOptimizerWeight(WeightFormat):
             return codes
         columns = np.repeat(codes.scales, stored.shape[1] // codes.scales.shape[1], axis=1)
         with np.errstate(all="ignore"):
-            return replace(codes, scales=columns * stored.floats(SMOOTHING).reshape(1, -1))
+            return replace(codes, scales=columns * self._factors(stored))
+
+    def _factors(self, stored: StoredRows) -> Array:
+        """Return the `pre_quant_scale`, [1, in]."""
+        return stored.floats(SMOOTHING).reshape(1, -1)
 
 
 def _with_rounded_scales(stored: StoredRows, dtype: str) -> StoredRows:
@@ -179,7 +241,14 @@ class Fp8(FloatQuantized):
         largest = largest_magnitudes(rows.bits, rows.dtype, block)
         scales = np.where(largest == 0, np.float32(1), largest / np.float32(E4M3.largest))
         codes = e4m3_codes(rows.bits, rows.dtype, block, scales, rounds=False)
-        return {WEIGHT: codes, SCALE: scales.reshape((1, -1) if self.grouping.strategy == "channel" else (-1, 1))}
+        return self._parts(rows.shape, codes, scales, None)
+
+    def _parts(
+        self, shape: tuple[int, int], coded: Array, scales: Array, zero_points: Array | None
+    ) -> Mapping[str, Array]:
+        """The matrices of scales have the shapes that `regions` says."""
+        one_row = self.grouping.strategy == "channel"
+        return super()._parts(shape, coded, scales.reshape((1, -1) if one_row else (-1, 1)), zero_points)
 
 
 @dataclass(frozen=True)
@@ -259,10 +328,36 @@ class FloatGroups(ReadOnlyFormat):
             codes = packed_e2m1_codes(rows.bits, rows.dtype, block, E4M3.values[scales] * second, rounds=False)
         return {WEIGHT: codes, SCALE: scales, SCALE_2: np.array([[second]], "<f4")}
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+    def repacked(
+        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+    ) -> Mapping[str, Array]:
+        """The scale of the whole weight stays what it is, or becomes a power of two.
+
+        Raises CheckpointError for MX formats, which are read only.
+        """
+        if not self.has_second_scale:
+            return super().repacked(source, shape, begin, scale_dtype, extremes)
+        block = Block(1, self.width)
+        with np.errstate(all="ignore"):
+            second = np.float32(outer_scale(source, extremes))
+            scales = nvfp4_scales_that_hold(source, shape[1], block, np.float64(second))
+            scales[scales == 0] = 1
+            codes = codes_in_units(source, shape[1], E4M3.values[scales] * second, block, self.bits)
+        return {WEIGHT: codes, SCALE: scales, SCALE_2: np.array([[second]], "<f4")}
+
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         table = E4M3.values if self.bits == 8 else _E2M1 if self.has_second_scale else E2M1.values
         block, scales = Block(1, self.width), self._scales(stored)
-        return scaled(self._codes(stored), table, stored.shape[1], block, scales, None, precision="F32", dtype=dtype)
+        outer = float(_stored_second_scale(stored)) if self.has_second_scale else None
+        return ScaledCodes(self._codes(stored), table, stored.shape[1], block, scales, None, "F32", outer)
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        if not self.has_second_scale:
+            return super().quantizing_kernels(dtype)
+        return (magnitude_kernel(dtype), E4M3_CODES, PACKED_E2M1_CODES, *float_kernels((dtype,)))
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (scaled_values, *unpacking_kernels(self.bits), *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
         element = E2M1 if self.bits == 4 else E4M3
@@ -271,13 +366,13 @@ class FloatGroups(ReadOnlyFormat):
 
     def _codes(self, stored: StoredRows) -> Array:
         codes = stored.parts[WEIGHT]
-        return unpacked_half_bytes(codes) if self.bits == 4 else np.ascontiguousarray(codes)
+        return unpacked_bytes(codes, 4) if self.bits == 4 else np.ascontiguousarray(codes)
 
     def _scales(self, stored: StoredRows) -> Array:
         if not self.has_second_scale:
             return POWERS[stored.parts[SCALE]]
         with np.errstate(all="ignore"):
-            scales: Array = E4M3.values[stored.parts[SCALE]] * stored.parts[SCALE_2].reshape(-1)[0]
+            scales: Array = E4M3.values[stored.parts[SCALE]] * _stored_second_scale(stored)
         return scales
 
 
@@ -316,9 +411,12 @@ class Int4RowPairs(ReadOnlyFormat):
             Region(SCALE, row_begin, row_end, 0, shape[1] // self.width),
         )
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         block, scales = Block(1, self.width), stored.floats(SCALE)
-        return scaled(_in_rows(stored), _INT4, stored.shape[1], block, scales, None, precision="F32", dtype=dtype)
+        return ScaledCodes(_in_rows(stored), _INT4, stored.shape[1], block, scales, None, "F32")
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (scaled_values, *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
         return Codes(_INT4.astype(np.int16)[_in_rows(stored)], -8, 7, stored.floats(SCALE), uniform=True)
@@ -328,6 +426,10 @@ def _second_scale(extremes: Extremes) -> np.float32:
     """Return s2."""
     largest = np.float32(extremes.magnitude)
     return np.float32(1) if largest == 0 else largest / np.float32(E2M1.largest * E4M3.largest)
+
+
+def _stored_second_scale(stored: StoredRows) -> np.float32:
+    return np.float32(stored.parts[SCALE_2].reshape(-1)[0])
 
 
 def _in_rows(stored: StoredRows) -> Array:

@@ -22,19 +22,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from requant.checkpoint.small_json import parse_small_json
-from requant.checkpoint.weights.blocks import Block, scaled
-from requant.checkpoint.weights.floats import TORCH_NAMES, check_weight, values
+from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes
+from requant.checkpoint.weights.floats import TORCH_NAMES, Array, check_weight, float_kernels, values
 from requant.checkpoint.weights.weight_format import (
-    Array,
     Codes,
-    Extremes,
     PlainRows,
     Region,
     StoredRows,
@@ -44,6 +42,8 @@ from requant.checkpoint.weights.weight_format import (
 )
 from requant.errors import CheckpointError, excerpt
 from requant.kernels.checkpoint import quantiles as kernels
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.jit.jit import Kernel
 from requant.kernels.simd.widen import FloatKind
 
 WEIGHT, ABSMAX, QUANTILES = "weight", "weight.absmax", "weight.quant_map"
@@ -138,17 +138,21 @@ class Nf4(WeightFormat):
             STATE: np.frombuffer(state_of(dtype, rows.shape), np.uint8)[None],
         }
 
-    def dequantize(self, stored: StoredRows, dtype: str) -> Array:
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         """The values are those of `quant_map`. Raises CheckpointError where that has not 16 values."""
         quantiles = stored.parts[QUANTILES].reshape(-1)
         if quantiles.shape != NF4.shape:
             raise CheckpointError(f"quant_map has {quantiles.size} values; expected {NF4.size}")
-        columns = stored.shape[1]
         codes, scales = _unpacked(stored.parts[WEIGHT]), self._scales(stored)
         table = np.tile(quantiles, 256 // NF4.size)
-        count = stored.count * columns
-        rows = scaled(codes, table, count, Block(1, BLOCK), scales, None, precision="F32", dtype=dtype)
-        return rows.reshape(-1, columns)
+        # Blocks run from one row into the next: all rows are one.
+        return ScaledCodes(codes, table, stored.count * stored.shape[1], Block(1, BLOCK), scales, None, "F32")
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        return (kernels.quantize, *float_kernels((dtype,)))
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        return (kernels.unpack, scaled_values, *float_kernels(dtypes))
 
     def codes(self, stored: StoredRows) -> Codes:
         columns = stored.shape[1]

@@ -9,9 +9,10 @@ from math import gcd
 
 import numpy as np
 
-from requant.checkpoint.weights.weight_format import Array
+from requant.checkpoint.weights.floats import Array
 from requant.kernels.checkpoint.words import transpose_words
 from requant.kernels.convert.packing import PACK, UNPACK
+from requant.kernels.jit.jit import Kernel
 
 _WORD = 32
 
@@ -56,10 +57,27 @@ def unpacked(stored: Array, bits: int, count: int) -> Array:
     return codes
 
 
-def unpacked_half_bytes(stored: Array) -> Array:
-    """Return the codes of bytes that hold two each, [rows, 2 * bytes of a row]."""
-    codes = np.empty((stored.shape[0], 2 * stored.shape[1]), np.uint8)
-    UNPACK[1](np.ascontiguousarray(stored).reshape(-1), codes.reshape(-1), 4, np.uint64(0))
+def packing_kernels(bits: int) -> tuple[Kernel, ...]:
+    """Return the kernels of `packed` and `packed_bytes`."""
+    return () if bits == 8 else (PACK[1],)
+
+
+def unpacking_kernels(bits: int) -> tuple[Kernel, ...]:
+    """Return the kernels of `unpacked` and `unpacked_bytes`."""
+    return () if bits == 8 else (UNPACK[1],)
+
+
+def packed_bytes(codes: Array, bits: int) -> Array:
+    """Return rows of codes whose bits are whole bytes, densely packed: [rows, columns * bits / 8]."""
+    target = np.empty((codes.shape[0], codes.shape[1] * bits // 8), np.uint8)
+    PACK[1](codes.reshape(-1), target.reshape(-1), bits)
+    return target
+
+
+def unpacked_bytes(stored: Array, bits: int) -> Array:
+    """Return the codes of rows of densely packed bytes, one to a byte: [rows, 8 / bits * bytes of a row]."""
+    codes = np.empty((stored.shape[0], 8 * stored.shape[1] // bits), np.uint8)
+    UNPACK[1](np.ascontiguousarray(stored).reshape(-1), codes.reshape(-1), bits, np.uint64(0))
     return codes
 
 

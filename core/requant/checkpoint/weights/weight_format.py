@@ -8,18 +8,16 @@ all rows are read for their extremes first.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from requant.checkpoint.weights.floats import values
+from requant.checkpoint.weights.blocks import Extremes, ScaledCodes
+from requant.checkpoint.weights.floats import Array, values
 from requant.errors import CheckpointError
-
-Array = NDArray[Any]
+from requant.kernels.jit.jit import Kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +41,6 @@ class Region:
     row_end: int
     column_begin: int
     column_end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Extremes:
-    """The least and the largest value of a whole tensor, or of a set of tensors that share a scale. NaN if any is."""
-
-    minimum: float
-    maximum: float
-
-    @property
-    def magnitude(self) -> float:
-        """The larger of their magnitudes."""
-        return max(abs(self.minimum), abs(self.maximum))
-
-    def union(self, other: Extremes) -> Extremes:
-        """Return the extremes of both; NaN if one is."""
-        if self.minimum != self.minimum or other.minimum != other.minimum:
-            return Extremes(float("nan"), float("nan"))
-        return Extremes(min(self.minimum, other.minimum), max(self.maximum, other.maximum))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +164,11 @@ class WeightFormat(ABC):
         """Return whether the scale that finite extremes ask for overflows, and something else is stored instead."""
         return False
 
+    @property
+    def scales_show_not_finite(self) -> bool:
+        """Whether a NaN or an infinity among the elements of a scale always is in `overflowed_scales`."""
+        return False
+
     def overflowed_scales(self, suffix: str, scales: Array) -> Array:
         """Return which stored scales, as f32, are those of values whose scale overflows: infinite ones, and NaN."""
         return ~np.isfinite(scales)
@@ -207,11 +191,38 @@ class WeightFormat(ABC):
         """Return the matrices of the stored tensors for some rows, by suffix; also those that are stored once."""
 
     @abstractmethod
+    def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
+        """Return the codes of rows with their scales, as the library computes with them."""
+
     def dequantize(self, stored: StoredRows, dtype: str) -> Array:
         """Return rows as bits of `dtype`, [rows, in].
 
         The library computes in the dtype of the scales, and its result is then rounded (RNE) to `dtype`.
         """
+        return self.scaled_codes(stored).values(dtype).reshape(stored.count, -1)
+
+    def numbers(self, stored: StoredRows) -> Array:
+        """Return the numbers that rows hold, before any dtype rounds them: f64, [rows, in]."""
+        return self.scaled_codes(stored).numbers().reshape(stored.count, -1)
+
+    def repacked(
+        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+    ) -> Mapping[str, Array]:
+        """Return the matrices of the stored tensors for rows of another format, from the row `begin` on.
+
+        Their scales are those with which codes hold the numbers, if any do; the codes are the nearest. `scale_dtype`:
+        of scales that are stored in BF16, F16 or F32. `extremes`: of the numbers, where `needs_extremes`.
+        Raises CheckpointError for a format to which nothing is repacked.
+        """
+        raise CheckpointError("codes and scales of another format cannot be moved to this one: quantize instead")
+
+    def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        """Return the kernels that `quantize` calls for a weight of `dtype`."""
+        return ()
+
+    def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
+        """Return the kernels that `dequantize` calls. `dtypes`: of the stored tensors and of the weight."""
+        return ()
 
     @abstractmethod
     def codes(self, stored: StoredRows) -> Codes:

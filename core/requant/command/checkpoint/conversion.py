@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,6 @@ _ENGINES = ("threads", "ray")
 _MAX_NAMES = 20
 # How transformers names the classes of models that generate text.
 _GENERATIVE = ("ForCausalLM", "ForConditionalGeneration")
-# Of the widths that Requant writes in GPTQ's layout.
-_GPTQ_BITS = (4, 8)
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +44,7 @@ def run(arguments: argparse.Namespace, direction: Direction, output: Output) -> 
         return single_file.run(arguments, output)
     choose_kernels()
     from requant.checkpoint.run.run import run_plan
+    from requant.checkpoint.run.steps import kernels_of
     from requant.checkpoint.storage.location import open_store
 
     began = monotonic()
@@ -57,7 +55,7 @@ def run(arguments: argparse.Namespace, direction: Direction, output: Output) -> 
         return DONE
     for warning in plan.warnings:
         output.warning(warning)
-    compile_missing(output.kernels)
+    compile_missing(output.kernels, kernels_of(plan))
 
     if arguments.engine == "ray":
         report = _run_on_ray(plan, source, destination, arguments, output)
@@ -146,29 +144,14 @@ def serving_command(plan: Plan, url: str) -> str | None:
     """Return vLLM's command line for the destination, None where vLLM is not known to serve the model from there."""
     from shlex import quote
 
+    from requant.checkpoint.loaders import Loader, loaders_of
     from requant.checkpoint.plan.warnings import is_known_to_load
 
     config = json.loads(plan.config)
     names = config.get("architectures")
     generates = isinstance(names, list) and any(str(name).endswith(_GENERATIVE) for name in names)
-    if "://" in url or not generates or not is_served_by_vllm(config.get("quantization_config") or {}):
+    if "://" in url or not generates or Loader.VLLM not in loaders_of(config.get("quantization_config")):
         return None
     if not is_known_to_load(plan.tasks):
         return None
     return f"vllm serve {quote(url)}"
-
-
-def is_served_by_vllm(quantization: Mapping[str, Any]) -> bool:
-    """Return whether vLLM 0.33 takes weights that are stored so. Source: the table in docs/checkpoints.md."""
-    method = quantization.get("quant_method")
-    if method == "auto-round":
-        return quantization["packing_format"] == "auto_round:auto_gptq" and quantization["bits"] in _GPTQ_BITS
-    if method != "compressed-tensors":
-        return method == "fp8"
-    for group in quantization["config_groups"].values():
-        weights, layout = group["weights"], group["format"]
-        if layout == "pack-quantized" and weights["strategy"] not in ("group", "channel"):
-            return False
-        if layout == "int-quantized" and not (weights["symmetric"] and weights["strategy"] in ("channel", "tensor")):
-            return False
-    return True

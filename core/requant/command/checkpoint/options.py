@@ -52,7 +52,7 @@ def add_scheme_option(parser: argparse._ActionsContainer, *, required: bool) -> 
         required=required,
         metavar="NAME",
         help="the format of the quantized weights: W8A8, W4A16, FP8_DYNAMIC, NVFP4A16 and so on; for a GGUF file Q8_0 "
-        "and so on, for an ONNX model MatMulNBits4 and so on. An unknown name lists all",
+        "and so on, for an ONNX model MatMulNBits4 and so on, in any case. `requant checkpoint schemes` lists all",
     )
 
 

@@ -29,6 +29,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--block-size", type=int, metavar="N", help="the number of weights along K that share a scale. Default: 128"
     )
     of_onnx.add_argument("--symmetric", action="store_true", help="quantize without zero points")
+    of_gguf = parser.add_argument_group("for a GGUF file")
+    of_gguf.add_argument(
+        "--imatrix",
+        metavar="FILE",
+        help="an importance matrix that llama-imatrix wrote for this model (GGUF or .dat): errors count by the "
+        "importance of their column. Default: none",
+    )
+    of_gguf.add_argument(
+        "--pure", action="store_true", help="make all tensors of one type, and not the mixture that the scheme names"
+    )
 
 
 def is_single_file(arguments: argparse.Namespace) -> bool:
@@ -40,6 +50,8 @@ def is_single_file(arguments: argparse.Namespace) -> bool:
     kind = "" if is_directory else PurePath(source).suffix.lower()
     if kind != _ONNX:
         options.refuse_given(arguments, ("block_size", "symmetric"), "is only for ONNX models")
+    if kind != _GGUF:
+        options.refuse_given(arguments, ("imatrix", "pure"), "is only for GGUF files")
     if kind not in (_GGUF, _ONNX):
         return False
     if kind == _ONNX:
@@ -82,8 +94,10 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
 def _gguf(arguments: argparse.Namespace) -> tuple[Callable[..., FilePlan], Callable[..., RunReport]]:
     """Return what plans the conversion of a file, and what runs it."""
+    from requant.checkpoint.gguf.importance import read_importance
     from requant.checkpoint.gguf.plan import plan_gguf
     from requant.checkpoint.gguf.quantize import quantize_gguf
+    from requant.checkpoint.storage.location import open_folder
 
     if getattr(arguments, "scheme", None) is not None:
         options.refuse_given(arguments, ("dtype",), "is not for a GGUF file that is quantized")
@@ -92,7 +106,11 @@ def _gguf(arguments: argparse.Namespace) -> tuple[Callable[..., FilePlan], Calla
     if type_ is None:
         arguments.refuse("give --dtype, the type to dequantize a GGUF file to")
     assert type_ is not None
-    return partial(plan_gguf, type_=type_), partial(quantize_gguf, type_=type_)
+    how: dict[str, Any] = {"type_": type_, "pure": getattr(arguments, "pure", False)}
+    path: str | None = getattr(arguments, "imatrix", None)
+    if path is not None:
+        how["importance"] = read_importance(*open_folder(path), path)
+    return partial(plan_gguf, **how), partial(quantize_gguf, **how)
 
 
 def _onnx(arguments: argparse.Namespace) -> tuple[Callable[..., FilePlan], Callable[..., RunReport]]:

@@ -52,13 +52,14 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.of is not None and index is None:
         arguments.refuse("--of needs --index")
     choose_kernels()
+    from requant.checkpoint.run.steps import kernels_of
     from requant.checkpoint.storage.location import open_store
     from requant.checkpoint.workers import Share, read_plan_file, work
 
     file = read_plan_file(arguments.plan)
     source, destination = open_store(file.source), open_store(file.destination)
     plan = file.plan(source)
-    compile_missing(output.kernels)
+    compile_missing(output.kernels, kernels_of(plan))
 
     share = None if of is None or index is None else Share(index, of)
     report = work(plan, source, destination, share=share, threads=arguments.threads, progress=output.progress)

@@ -27,7 +27,7 @@ from requant.convert.blocks.blocking import block_count, check_length, flat_f32
 from requant.errors import PreconditionError
 from requant.errors.names import entry_named
 from requant.kernels.convert import blocks as kernels
-from requant.plan.compute_dtype import f32_of_f16
+from requant.plan.float_arrays import f32_of_f16
 
 Array = NDArray[Any]
 

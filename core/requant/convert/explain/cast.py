@@ -27,7 +27,7 @@ from requant.convert.small_floats import SMALL_FLOATS, small_float
 from requant.formats.elements import FLOATS, FloatElement, Specials
 from requant.formats.float_format import round_exactly
 from requant.formats.rounding import Rounding
-from requant.plan.compute_dtype import COMPUTE_DTYPES
+from requant.plan.float_arrays import COMPUTE_DTYPES
 from requant.plan.operands import float_element
 from requant.profiles import profile_named
 from requant.profiles.cast import CastRule, ScaleRange

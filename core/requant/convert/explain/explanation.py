@@ -19,7 +19,7 @@ from requant.errors.cancellation import checked
 from requant.formats.elements import FloatElement
 from requant.mlir.types import TensorType
 from requant.plan.channels import block_counts
-from requant.plan.compute_dtype import COMPUTE_DTYPES, widen
+from requant.plan.float_arrays import COMPUTE_DTYPES, widen
 from requant.plan.plan import Plan, Report
 
 
@@ -34,6 +34,8 @@ class StepKind(StrEnum):
     """1 / s."""
     DIVIDE = "divide"
     MULTIPLY = "multiply"
+    ADD = "add"
+    """Two scaled numbers."""
     MULTIPLY_ADD = "multiply_add"
     """Product and sum, rounded once."""
     CONVERT = "convert"

@@ -16,7 +16,7 @@ import numpy as np
 from requant.convert.explain.explanation import Step, StepKind
 from requant.convert.explain.float_steps import F32, F64, Precision, Rounded, is_tie, precision
 from requant.formats.elements import FloatElement
-from requant.plan.compute_dtype import COMPUTE_DTYPES
+from requant.plan.float_arrays import COMPUTE_DTYPES
 from requant.plan.operands import QuantizedOperand
 from requant.profiles import OperationRule
 from requant.profiles.rule import Steps

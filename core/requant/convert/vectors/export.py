@@ -17,7 +17,7 @@ from requant.convert.explain.explanation import ElementExplanation, Step
 from requant.convert.vectors.subject import Array, Element
 from requant.convert.vectors.vectors import Vectors
 from requant.formats.elements import FLOATS, FloatElement
-from requant.plan.compute_dtype import COMPUTE_DTYPES, narrowed
+from requant.plan.float_arrays import COMPUTE_DTYPES, narrowed
 
 _STAGES = frozenset(COMPUTE_DTYPES)
 _INT64 = (-(1 << 63), (1 << 63) - 1)

@@ -24,7 +24,7 @@ from requant.convert.vectors.subject import Array, Draws, Element, Subject
 from requant.errors import PreconditionError, TensorDataError
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.formats.float_format import round_to_format
-from requant.plan.compute_dtype import COMPUTE_DTYPES, narrowed, widen
+from requant.plan.float_arrays import COMPUTE_DTYPES, narrowed, widen
 from requant.schemes import FixedPoint
 
 Ordered = NDArray[Any]

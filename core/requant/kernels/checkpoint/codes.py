@@ -1,14 +1,18 @@
-"""Kernels from the floats of a weight to codes: integers, f8E4M3FN, and both packed two to a byte.
+"""Kernels from the floats of a weight to codes: integers and small floats, and those of 4 bits two to a byte.
 
     v = R(w / s)            R rounds to the weight's dtype, or not at all: `precision`
     v = R(v + z)            where there are zero points
     integer:  code = rint(clamp(v, lowest, highest)) + offset, 0 + offset where v is NaN
-    float:    code = RNE(clamp(v, lowest, highest)); NaN gives 0x7F, of f4E2M1FN 0
+    float:    code = RNE(clamp(v, lowest, highest)); NaN gives 0x7F, of f4E2M1FN 0, of f6E2M3FN 0x20
+
+The code of -0 is 0x80 of f8E4M3FN, 0 of f4E2M1FN, and of f6E2M3FN `offset`.
 
 Scales belong to blocks of `height` rows and `width` columns: 1 row for groups, all columns for channels.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,7 +21,7 @@ from requant.kernels.jit.processor import prefer_wide_vectors
 from requant.kernels.jit.signature import F32, I32, I64, U8, In, Out
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.memory import elements_of, store_as, store_half_bytes
-from requant.kernels.simd.narrow import codes_of_e2m1, codes_of_e4m3
+from requant.kernels.simd.narrow import codes_of_e2m1, codes_of_e2m3, codes_of_e4m3
 from requant.kernels.simd.rounding import nearest_integers, round_to_precision
 from requant.kernels.simd.vector import LANES
 from requant.kernels.simd.vectors import first, larger, select, smaller, splat, zero_like
@@ -39,12 +43,28 @@ def _clamped(value: Number, lowest: Number, highest: Number) -> Number:
     return larger(splat(lowest), smaller(splat(highest), value))
 
 
-def _codes(is_float: bool, packed: bool) -> Kernel:
-    @device
-    def integer_code(value: Number, offset: Number) -> Number:
-        number = nearest_integers(select(value == value, value, zero_like(value)))
-        return number + splat(offset)
+@device
+def _integers(value: Number, offset: Number) -> Number:
+    number = nearest_integers(select(value == value, value, zero_like(value)))
+    return number + splat(offset)
 
+
+@device
+def _e4m3(value: Number, offset: Number) -> Number:
+    return codes_of_e4m3(value)
+
+
+@device
+def _e2m3(value: Number, offset: Number) -> Number:
+    return codes_of_e2m3(value, offset)
+
+
+@device
+def _e2m1(value: Number, offset: Number) -> Number:
+    return codes_of_e2m1(value)
+
+
+def _codes(encode: Callable[[Number, Number], Number], *, is_float: bool, packed: bool = False) -> Kernel:
     @device
     def convert(
         source: Array,
@@ -62,11 +82,7 @@ def _codes(is_float: bool, packed: bool) -> Kernel:
         value = _rounded(load_f32(source, i, kind, mask) / splat(scale), precision)
         if has_zero:
             value = _rounded(value + splat(zero), precision)
-        value = _clamped(value, lowest, highest)
-        if is_float:
-            # f4E2M1FN has no other use than packed, f8E4M3FN no other than in bytes.
-            return codes_of_e2m1(value) if packed else codes_of_e4m3(value)
-        return integer_code(value, offset)
+        return encode(_clamped(value, lowest, highest), offset)
 
     @device
     def segment(
@@ -151,7 +167,8 @@ def _codes(is_float: bool, packed: bool) -> Kernel:
     return codes
 
 
-INTEGER_CODES = _codes(is_float=False, packed=False)
-PACKED_INTEGER_CODES = _codes(is_float=False, packed=True)
-E4M3_CODES = _codes(is_float=True, packed=False)
-PACKED_E2M1_CODES = _codes(is_float=True, packed=True)
+INTEGER_CODES = _codes(_integers, is_float=False)
+PACKED_INTEGER_CODES = _codes(_integers, is_float=False, packed=True)
+E4M3_CODES = _codes(_e4m3, is_float=True)
+E2M3_CODES = _codes(_e2m3, is_float=True)
+PACKED_E2M1_CODES = _codes(_e2m1, is_float=True, packed=True)

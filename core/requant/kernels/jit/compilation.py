@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
@@ -50,10 +50,10 @@ class Progress(NamedTuple):
 
 
 class Compilation:
-    """The compilation of every kernel that is not in the cache, in the background."""
+    """The compilation of kernels that are not in the cache, in the background."""
 
-    def __init__(self) -> None:
-        self._kernels = all_kernels()
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
+        self._kernels = kernels
         self._changed = threading.Condition()
         for each in self._kernels:
             if each.is_cached():
@@ -99,6 +99,10 @@ class Compilation:
         `report` is called with the number of ready kernels and the total, whenever the former has grown.
         """
         reported = -1
+        if report is not None and not self.complete:
+            # Before the first is ready there is something to wait for, too.
+            reported = self.progress().compiled
+            report(reported, len(self._kernels))
         while any(each.is_alive() for each in self._workers) and not self.complete:
             with self._changed:
                 self._changed.wait(1)
@@ -192,15 +196,16 @@ _lock = threading.Lock()
 _started: Compilation | None = None
 
 
-def start_compilation(workers: int) -> Compilation:
-    """Load every kernel that is in the cache, and start to compile the others in at most `workers` processes.
+def start_compilation(workers: int, kernels: Sequence[Kernel] | None = None) -> Compilation:
+    """Load the kernels that are in the cache, and start to compile the others in at most `workers` processes.
 
-    There is one compilation at a time: until it is complete, later calls return the same one.
+    `kernels`: None for all that were imported. There is one compilation at a time: until it is complete, later calls
+    return the same one.
     """
     global _started
     with _lock:
         if _started is None or _started.complete:
-            _started = Compilation()
+            _started = Compilation(all_kernels() if kernels is None else kernels)
             _started.start(workers)
         return _started
 

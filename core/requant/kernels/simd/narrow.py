@@ -111,3 +111,15 @@ def codes_of_e2m1(value: Number) -> Number:
     nothing = splat(np.int32(0))
     signed = code | select(value < splat(np.float32(0)), splat(np.int32(8)), nothing)
     return select(value == value, signed, nothing)
+
+
+@device
+def codes_of_e2m3(value: Number, negative_zero: Number) -> Number:
+    """The codes of f6E2M3FN nearest to numbers from -7.5 to 7.5, with the sign of what becomes 0. -0 gives
+    `negative_zero`, and NaN 0x20."""
+    bits = bits_as(value, np.int32)
+    magnitude = bits & splat(np.int32(0x7FFFFFFF))
+    signed = nearest_codes(magnitude, 3, 1) | ((bits >> splat(np.int32(26))) & splat(np.int32(0x20)))
+    exact_zero = select(bits < splat(np.int32(0)), splat(negative_zero), splat(np.int32(0)))
+    code = select(magnitude == splat(np.int32(0)), exact_zero, signed)
+    return select(value == value, code, splat(np.int32(0x20)))

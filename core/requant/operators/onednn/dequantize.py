@@ -46,7 +46,7 @@ from requant.operators.onednn.attributes import (
     operand_zero_points,
 )
 from requant.operators.separate_parameters import Granularity, check_integers, quantized_type
-from requant.plan.compute_dtype import narrowed
+from requant.plan.float_arrays import narrowed
 
 _SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
 

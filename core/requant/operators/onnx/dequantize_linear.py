@@ -32,7 +32,7 @@ from requant.operators.onnx.operands import (
     same_type,
 )
 from requant.operators.separate_parameters import Granularity, check_integers, for_each, quantized_type, reals_of
-from requant.plan.compute_dtype import narrowed
+from requant.plan.float_arrays import narrowed
 
 _STORED = {**SINCE_OPSET, "i32": 10}
 _REALS = {"f32": 10, "f16": 19, "bf16": 19}

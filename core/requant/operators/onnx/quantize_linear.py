@@ -40,7 +40,7 @@ from requant.operators.onnx.operands import (
     granularity_of,
 )
 from requant.operators.separate_parameters import Granularity, check_integers, for_each, quantized_type, reals_of
-from requant.plan.compute_dtype import COMPUTE_DTYPES, narrowed, rounded, widen
+from requant.plan.float_arrays import COMPUTE_DTYPES, narrowed, rounded, widen
 from requant.plan.plan import Plan
 
 _SAME_TYPES_UNTIL = 23

@@ -24,7 +24,7 @@ from requant.operators.torch.parameters import (
     storage_of,
     stored_element,
 )
-from requant.plan.compute_dtype import widen
+from requant.plan.float_arrays import widen
 
 _EPS = Attribute(name="eps", kind=Kind.NUMBER, description="The smallest scale; greater than 0 in f32.")
 _TOKEN_DTYPE = dtype_attribute(("int8",), "TorchTokenDtype")

@@ -17,7 +17,7 @@ from requant.mlir.types import TensorType
 from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Run
 from requant.operators.element_names import element_named
 from requant.operators.torch.parameters import DTYPES, REALS, SOURCE, VERSIONS, dtype_attribute
-from requant.plan.compute_dtype import narrowed, widen
+from requant.plan.float_arrays import narrowed, widen
 
 _ELEMENTS: Mapping[str, str] = {
     **REALS,

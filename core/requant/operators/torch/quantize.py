@@ -47,7 +47,7 @@ from requant.operators.torch.parameters import (
     stored_element,
 )
 from requant.operators.typed_conversion import converting, expressed_type
-from requant.plan.compute_dtype import narrowed
+from requant.plan.float_arrays import narrowed
 
 _F32 = FLOATS["f32"]
 _EAGER = dtype_attribute(("quint8", "qint8", "qint32"), "TorchQuantizedDtype")

@@ -30,7 +30,7 @@ from requant.operators.torch.parameters import (
     storage_of,
     stored_element,
 )
-from requant.plan.compute_dtype import narrowed, widen
+from requant.plan.float_arrays import narrowed, widen
 
 ROW_SCALES = Operand(
     name="scales", description="One per row. The arithmetic is done in their type.", types={"f32": 1, "f64": 1}

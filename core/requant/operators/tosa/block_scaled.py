@@ -25,7 +25,7 @@ from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.mlir.types import TensorType
 from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Outputs, Run, only_implementation
 from requant.operators.element_names import type_key
-from requant.plan.compute_dtype import narrowed, widen
+from requant.plan.float_arrays import narrowed, widen
 
 SOURCE = "TOSA 1.1 draft, extension EXT-MXFP; reference model of tosa-tools 2026.8.0"
 SCALE = FLOATS["f8E8M0FNU"]

@@ -15,7 +15,7 @@ from requant.calibration.finished_type import Granularity, PerAxis, PerBlock, Pe
 from requant.errors import FieldFault, InvalidRequestError, LimitError, TypeFitError, UnsupportedError, default_pointer
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.mlir.types import AnyType, ElementType, StorageType, TensorType, UniformQuantizedType
-from requant.plan.compute_dtype import widen
+from requant.plan.float_arrays import widen
 from requant.plan.plan import Packing, dense_width
 from requant.schemes import Multiplier
 from requant_service.operations.types import read_type

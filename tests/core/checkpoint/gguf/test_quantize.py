@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from requant.checkpoint.gguf.header import read_header
+from requant.checkpoint.gguf.importance import read_importance
 from requant.checkpoint.gguf.plan import plan_gguf
 from requant.checkpoint.gguf.quantize import quantize_gguf
 from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES, write_elements
@@ -20,7 +21,7 @@ from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.local_writer import LocalWriter
 from requant.checkpoint.storage.store import file_named
 from requant.errors import CheckpointError, DestinationError, UnknownNameError
-from tests.support.gguf_files import GgufFile, Tensor, string, u32
+from tests.support.gguf_files import GgufFile, Tensor, legacy_importance, string, u32
 
 Array = NDArray[Any]
 
@@ -148,12 +149,14 @@ def test_what_is_quantized_is_not_quantized_again(tmp_path: Path) -> None:
     store = source(tmp_path, type_="Q8_0")
     with pytest.raises(CheckpointError, match="is Q8_0 already"):
         plan_gguf(store, "m.gguf", "q.gguf", "Q4_0")
-    k_quants = Tensor("blk.0.k.weight", [256, 1, 2], TENSOR_TYPES["Q6_K"].number, bytes(420))
-    store = source(tmp_path, k_quants)
-    with pytest.raises(CheckpointError, match="is Q6_K, which cannot be converted"):
+    store = source(tmp_path, Tensor("blk.0.k.weight", [256, 1, 2], TENSOR_TYPES["Q6_K"].number, bytes(420)))
+    with pytest.raises(CheckpointError, match="is Q6_K already"):
+        plan_gguf(store, "m.gguf", "q.gguf", "Q4_0")
+    store = source(tmp_path, Tensor("blk.0.a.weight", [32, 1, 2], TENSOR_TYPES["Q8_1"].number, bytes(72)))
+    with pytest.raises(CheckpointError, match="is Q8_1, which cannot be converted"):
         plan_gguf(store, "m.gguf", "q.gguf", "F16")
     with pytest.raises(UnknownNameError):
-        plan_gguf(store, "m.gguf", "q.gguf", "Q6_K")
+        plan_gguf(store, "m.gguf", "q.gguf", "Q6_0")
 
 
 def test_a_value_that_is_not_finite_leaves_nothing(tmp_path: Path) -> None:
@@ -207,12 +210,111 @@ def test_every_byte_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ranges.append((offset, offset + len(data)))
         write(self, offset, data)
 
+    copy = LocalWriter.copy
+
+    def noted_copy(self: LocalWriter, offset: int, source: int, begin: int, size: int) -> bool:
+        copied = copy(self, offset, source, begin, size)
+        ranges.extend([(offset, offset + size)] if copied else [])
+        return copied
+
     monkeypatch.setattr(LocalWriter, "write", noted)
+    monkeypatch.setattr(LocalWriter, "copy", noted_copy)
     store = source(tmp_path, tensor("a.bias", f32(3)), tensor("b.bias", f32(5)))
     quantize_gguf(store, "m.gguf", store, "q.gguf", "Q8_0")
     ends = [0, *(end for _, end in sorted(ranges))]
     assert [begin for begin, _ in sorted(ranges)] == ends[:-1]
     assert ends[-1] == (tmp_path / "q.gguf").stat().st_size
+
+
+MODEL_KEYS = [
+    ("general.architecture", string("llama")),
+    ("llama.block_count", u32(16)),
+    ("llama.attention.head_count", u32(4)),
+]
+
+
+def test_a_mixture_gives_tensors_their_types(tmp_path: Path) -> None:
+    more = {f"blk.{i}.attn_v.weight": f32(4, 512) for i in (0, 1, 2)}
+    more["blk.0.ffn_down.weight"], more["blk.0.odd.weight"] = f32(4, 256), f32(4, 96)
+    store = source(tmp_path, *(tensor(name, values) for name, values in more.items()), keys=list(MODEL_KEYS))
+    quantize_gguf(store, "m.gguf", store, "q.gguf", "q4_k_m")
+    found = tensors_of(store, "q.gguf")
+    expected = dict.fromkeys(more, "Q4_K") | dict.fromkeys(WEIGHTS, "Q4_K") | {"output.weight": "Q6_K"}
+    # Of three, the second at 0 + 3 * 0 + 2, and the last eighth from 21 // 8 on.
+    expected |= {"blk.2.attn_v.weight": "Q6_K", "blk.0.ffn_down.weight": "Q6_K", "blk.0.odd.weight": "Q5_0"}
+    values = WEIGHTS | more
+    assert {name: type_ for name, (type_, _) in found.items() if name in values} == expected
+    for name, type_ in expected.items():
+        assert found[name][1] == write_elements(values[name].reshape(-1), TENSOR_TYPES[type_]).tobytes()
+    pure = plan_gguf(store, "m.gguf", "q.gguf", "Q4_K_M", pure=True)
+    assert {step.output.type.name for step in pure.steps if not step.skip_reason} == {"Q4_K", "Q5_0"}
+    ignored = plan_gguf(store, "m.gguf", "q.gguf", "Q4_K_M", ignore=["blk.1.attn_v.weight"])
+    types = {step.source.name: step.output.type.name for step in ignored.steps}
+    assert types == {**{name: type_ for name, (type_, _) in found.items()}, "blk.1.attn_v.weight": "F32"}
+
+
+def test_a_mixture_of_one_file_of_many_is_refused(tmp_path: Path) -> None:
+    store = source(tmp_path, keys=[*MODEL_KEYS, ("split.count", struct.pack("<IH", 2, 3))])
+    with pytest.raises(CheckpointError, match="is one of 3 files of a model"):
+        plan_gguf(store, "m.gguf", "q.gguf", "Q4_K_M")
+    assert plan_gguf(store, "m.gguf", "q.gguf", "Q4_K_M", pure=True).steps
+
+
+@pytest.mark.parametrize(
+    "type_", ["Q2_K", "Q4_K_S", "Q6_K", "IQ4_NL", "IQ4_XS", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]
+)
+def test_the_importance_is_that_of_the_column_and_the_expert(
+    type_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And pieces do not show: they are whole rows."""
+    experts, one = f32(3, 5, 512), f32(7, 256)
+    sums = {"blk.0.exps.weight": np.abs(f32(3 * 512)), "blk.0.one.weight": np.abs(f32(256))}
+    (tmp_path / "i.dat").write_bytes(legacy_importance(sums, 4))
+    weights = [tensor("blk.0.exps.weight", experts), tensor("blk.0.one.weight", one)]
+    store = source(tmp_path, *weights, keys=list(MODEL_KEYS))
+    matrix = read_importance(store, "i.dat", "i.dat")
+    how: dict[str, Any] = {"pure": True, "importance": matrix}
+    at_once = quantize_gguf(store, "m.gguf", store, "a.gguf", type_, threads=1, **how)
+    monkeypatch.setattr("requant.checkpoint.gguf.quantize._ELEMENTS", 1280)
+    in_pieces = quantize_gguf(store, "m.gguf", store, "b.gguf", type_, threads=3, **how)
+    assert in_pieces.files[0].sha256 == at_once.files[0].sha256
+    found, to = tensors_of(store, "a.gguf"), TENSOR_TYPES[type_.removesuffix("_S")]
+    parts = [
+        write_elements(values.reshape(-1), to, importance=of_columns / np.float32(4))
+        for values, of_columns in zip(experts, sums["blk.0.exps.weight"].reshape(3, 512), strict=True)
+    ]
+    assert found["blk.0.exps.weight"][1] == b"".join(part.tobytes() for part in parts)
+    expected = write_elements(one.reshape(-1), to, importance=sums["blk.0.one.weight"] / np.float32(4))
+    assert found["blk.0.one.weight"][1] == expected.tobytes()
+    # Of which there is no importance.
+    plain = write_elements(WEIGHTS["output.weight"].reshape(-1), to)
+    assert found["output.weight"] == (to.name, plain.tobytes())
+    assert (expected.tobytes() == write_elements(one.reshape(-1), to).tobytes()) is (type_ == "Q8_0")
+    plan = plan_gguf(store, "m.gguf", "c.gguf", type_, **how)
+    assert "i.dat: the importance of the columns of 2 of them" in list(plan.lines())
+    document = plan.as_json()
+    assert document["imatrix"] == "i.dat"
+    assert {each["name"]: each.get("imatrix") for each in document["tensors"]} == {
+        **dict.fromkeys(WEIGHTS, False), **dict.fromkeys(sums, True), "blk.9.attn_norm.weight": None
+    }  # fmt: skip
+    keys = [key.name for key in read_header(store, file_named(store, "a.gguf")).keys]
+    assert keys[-2:] == ["quantize.imatrix.file", "quantize.imatrix.entries_count"]
+
+
+def test_some_mixtures_demand_an_importance(tmp_path: Path) -> None:
+    store = source(tmp_path, keys=list(MODEL_KEYS))
+    with pytest.raises(CheckpointError, match=r"Q2_K_S makes 'blk.9.ffn_up.weight' Q2_K, .* demands an importance"):
+        plan_gguf(store, "m.gguf", "q.gguf", "Q2_K_S")
+
+
+def test_an_importance_that_is_not_finite_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "i.dat").write_bytes(legacy_importance({"output.weight": np.full(256, np.nan, "<f4")}, 1))
+    store = source(tmp_path, keys=list(MODEL_KEYS))
+    with pytest.raises(CheckpointError, match=r"a sum of 'output.weight' that is not finite"):
+        quantize_gguf(
+            *(store, "m.gguf", store, "q.gguf", "Q4_K_S"), importance=read_importance(store, "i.dat", "i.dat")
+        )
+    assert not (tmp_path / "q.gguf").exists()
 
 
 def test_the_plan_is_printed(tmp_path: Path) -> None:

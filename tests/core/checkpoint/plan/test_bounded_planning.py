@@ -8,6 +8,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import cycle, product
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from tests.support.planned_checkpoint import INDEX, HeadersOnly, checkpoint, req
 
 FILE = "model.safetensors"
 MEBI = 1 << 20
+SCHEMES = ("W4A16_ASYM", "NVFP4A16")
 HELD = 0.25
 """CPU seconds for which one call may hold the interpreter on a machine that is loaded by others."""
 
@@ -124,8 +126,10 @@ def _asked_and_taken(store: HeadersOnly, scheme: str) -> tuple[int, int]:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("scheme", ["W4A16_ASYM", "NVFP4A16"])
-@pytest.mark.parametrize("name", EXPENSIVE)
+@pytest.mark.parametrize(
+    ("name", "scheme"),
+    list(product(EXPENSIVE, SCHEMES)) if EXHAUSTIVE else list(zip(EXPENSIVE, cycle(SCHEMES))),
+)
 def test_memory_is_asked_for_before_it_is_taken(name: str, scheme: str) -> None:
     store = EXPENSIVE[name]()
     plan_conversion(weights(1), request(scheme))

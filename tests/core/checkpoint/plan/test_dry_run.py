@@ -51,15 +51,21 @@ def warnings(tensors: Tensors, scheme: str = "W4A16", config: Any = None, **othe
         ([*BOTH, (DOWN, "BF16", (8, 1024))], "W4A16", {"ignore": [K[:-7], Q[:-7]]}, None),
         ([(Q, "BF16", (8, 128))], "W4A16_ASYM", {}, None),
         ([(Q, "BF16", (8, 128))], "W8A8:asymmetric", {}, None),
-        ([(DOWN, "BF16", (8, 640))], "W4A16", {}, "cannot be divided among 2 or 4 or 8 tensor-parallel ranks"),
-        ([(DOWN, "BF16", (8, 1280))], "W4A16", {}, "10 groups, which cannot be divided among 4 or 8"),
+        ([(DOWN, "BF16", (8, 640))], "W4A16", {}, "ranks of vLLM cannot divide the 5 groups of the 640 columns of "),
+        ([(DOWN, "BF16", (8, 1280))], "W4A16", {}, "mlp.down_proj among 4 or 8"),
         ([(DOWN, "BF16", (8, 640))], "W8A8", {}, None),
         ([(Q, "BF16", (8, 640))], "W4A16", {}, None),
         (gate_up("mlp.experts.0"), "NVFP4A16", {}, "get separate global scales"),
         (gate_up("mlp"), "NVFP4A16", {}, None),
         ([(Q, "BF16", (32, 128))], "GPTQ_W4A16", {"profile": "auto-round"}, None),
         ([(Q, "BF16", (32, 128))], "GPTQ_W4A16:asymmetric", {"profile": "auto-round"}, None),
-        ([(DOWN, "BF16", (32, 640))], "GPTQ_W4A16", {"profile": "auto-round"}, "divided among 2 or 4 or 8"),
+        ([(DOWN, "BF16", (32, 640))], "GPTQ_W4A16", {"profile": "auto-round"}, "mlp.down_proj among 2 or 4 or 8"),
+        (
+            [(DOWN, "BF16", (128, 384))],
+            "MODELOPT_FP8_PB_WO",
+            {"profile": "modelopt"},
+            "the 3 groups of the 384 columns of model.layers.0.mlp.down_proj among 2 or 4 or 8",
+        ),
         (
             [(Q, "BF16", (128, 128)), (DOWN, "BF16", (64, 128))],
             "FINE_GRAINED_FP8",
@@ -72,6 +78,17 @@ def test_warnings(tensors: Tensors, scheme: str, others: dict[str, Any], expecte
     found = warnings(tensors, scheme, **others)
     assert len(found) == (expected is not None)
     assert expected is None or expected in found[0]
+
+
+def test_tensor_parallelism_is_one_line_and_the_last() -> None:
+    shapes = [(8, 128 * groups) for groups in (3, 5, 7, 9, 10)]
+    tensors: Tensors = [(f"model.layers.{at}.mlp.down_proj.weight", "BF16", shape) for at, shape in enumerate(shapes)]
+    store = checkpoint({"model.safetensors": [*tensors, ("lm_head.weight", "BF16", (8, 128))]})
+    store.add("model.gguf", bytes(10))
+    *others, last = planned(store, "W4A16").warnings
+    assert [other.partition(" ")[0] for other in others] == ["lm_head", "not"]
+    assert last.startswith("tensor-parallel ranks of vLLM cannot divide the 3 groups of the 384 columns of ")
+    assert last.endswith("; and 2 other shapes")
 
 
 def layers(count: int) -> Tensors:

@@ -21,6 +21,8 @@ def test_every_name_stands_for_bytes_that_are_on_the_disk(tmp_path: Path, monkey
     unsynced_names: set[str] = set()
     named: list[str] = []
     real = {name: getattr(os, name) for name in ("pwrite", "ftruncate", "fsync", "rename", "link")}
+    if hasattr(os, "copy_file_range"):
+        real["copy_file_range"] = os.copy_file_range
 
     def path_of(descriptor: int) -> str:
         return os.readlink(f"/proc/self/fd/{descriptor}")
@@ -30,6 +32,12 @@ def test_every_name_stands_for_bytes_that_are_on_the_disk(tmp_path: Path, monkey
             dirty.add(path_of(descriptor))
         written: int = real["pwrite"](descriptor, data, offset)
         return written
+
+    def copy_file_range(source: int, descriptor: int, *arguments: int) -> int:
+        with lock:
+            dirty.add(path_of(descriptor))
+        copied: int = real["copy_file_range"](source, descriptor, *arguments)
+        return copied
 
     def ftruncate(descriptor: int, size: int) -> None:
         with lock:
@@ -62,6 +70,8 @@ def test_every_name_stands_for_bytes_that_are_on_the_disk(tmp_path: Path, monkey
 
     for name, call in {"pwrite": pwrite, "ftruncate": ftruncate, "fsync": fsync}.items():
         monkeypatch.setattr(os, name, call)
+    if hasattr(os, "copy_file_range"):
+        monkeypatch.setattr(os, "copy_file_range", copy_file_range)
     for name in ("rename", "link"):
         monkeypatch.setattr(os, name, given_name(name))
     made = example(tmp_path / "source", shards=2, rows=100)

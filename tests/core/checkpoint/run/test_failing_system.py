@@ -19,7 +19,10 @@ from requant.errors import StorageError
 from tests.support.cases import sample
 from tests.support.hand_made_plan import Example, example
 
-CALLS = ("pwrite", "fsync", "rename", "link", "ftruncate", "makedirs", "mkdir")
+CALLS = (
+    *("pwrite", "fsync", "rename", "link", "ftruncate", "makedirs", "mkdir"),
+    *(("copy_file_range",) if hasattr(os, "copy_file_range") else ()),
+)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

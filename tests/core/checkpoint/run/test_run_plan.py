@@ -19,7 +19,7 @@ from requant.checkpoint.run import stored_weight
 from requant.checkpoint.run.run import finish, run_plan, run_task
 from requant.checkpoint.run.work import Progress
 from requant.checkpoint.storage.local import LocalStore
-from requant.checkpoint.weights.weight_format import Array
+from requant.checkpoint.weights.floats import Array
 from requant.errors import CheckpointError, DestinationError, ParameterError, SourceChangedError
 from requant.errors.cancellation import cancellation_check
 from tests.support.cases import sample

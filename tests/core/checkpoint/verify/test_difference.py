@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from requant.checkpoint.plan.model import Direction, Request
-from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.plan.model import DequantizeStep, Direction, Request
+from requant.checkpoint.plan.planner import plan_conversion, plan_of
+from requant.checkpoint.plan.source import read_source
 from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.run.stored_weight import Files, QuantizedWeight
+from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.storage.store import Store
 from requant.checkpoint.verify.difference import TensorDifference, Unit, diff
 from requant.errors import ParameterError
 from tests.support.hand_made_plan import Tensors, write_safetensors
@@ -158,3 +164,52 @@ def test_two_schemes(source: Path, tmp_path: Path) -> None:
     assert found[UP].detail == "int-quantized in a, float-quantized in b"
     # No steps: those of floats are not equal.
     assert _differences(b, source)[UP].unit is Unit.VALUE
+
+
+@pytest.mark.parametrize(
+    ("scheme", "other"),
+    [("W4A16:group=32", "W4A16:group=64"), ("FP8_DYNAMIC", "FP8_BLOCK"), ("MXFP4A16", "NVFP4A16"), ("NF4", "AWQ")],
+)
+def test_numbers_of_two_formats(source: Path, tmp_path: Path, scheme: str, other: str) -> None:
+    """Against the products of codes and scales, as fractions."""
+    a = _quantize(source, tmp_path / "a", scheme, scheme_named(scheme).profiles[0])
+    b = _quantize(source, tmp_path / "b", other, scheme_named(other).profiles[0])
+    stores = open_store(a), open_store(b)
+    found = {each.tensor: each for each in diff(*stores, numbers=True).differences}
+    for name in (UP, Q):
+        x, y = ([Fraction(float(each)) for each in numbers_of(store, name)] for store in stores)
+        unlike = [index for index, (one, another) in enumerate(zip(x, y, strict=True)) if one != another]
+        difference = found[name]
+        assert (difference.differing, difference.first) == (len(unlike), unlike[0])
+        assert difference.numbers == (float(x[unlike[0]]), float(y[unlike[0]]))
+
+
+def numbers_of(store: Store, name: str) -> list[float]:
+    """The numbers of a weight: of each element the value of its code, less a zero point, times the scale."""
+    source = read_source(store)
+    steps = plan_of(source, Request(Direction.DEQUANTIZE, None, "")).steps
+    step = next(each for each in steps if isinstance(each, DequantizeStep) and each.output == name)
+    weight = QuantizedWeight(Files.of(store, source.files), step.source)
+    scaled = weight.format.scaled_codes(weight.rows(0, weight.shape[0]))
+    codes, found = scaled.codes.view(np.uint8), []
+    for row, column in product(range(codes.shape[0]), range(scaled.columns)):
+        at = row // scaled.block.height * scaled.block.columns(scaled.columns) + column // scaled.block.width
+        zero = 0.0 if scaled.zero_points is None else float(scaled.zero_points.reshape(-1)[at])
+        value = Fraction(float(scaled.table[codes[row, column]])) - Fraction(zero)
+        found.append(float(value * Fraction(float(scaled.scales.reshape(-1)[at]))))
+    return found
+
+
+def test_numbers_of_the_same_values_in_other_scales(source: Path, tmp_path: Path) -> None:
+    """Codes of half the magnitude with scales of twice that: the same numbers, but for the codes that are odd."""
+    a = _quantize(source, tmp_path / "a", "W8A8")
+    stored = read_safetensors(a / FILE)
+    dtype, codes = stored[f"{UP}"]
+    even = codes & ~np.int8(1)
+    first = _changed(a, tmp_path / "first", {UP: (dtype, even)})
+    scale = stored[f"{UP}_scale"]
+    twice = (scale[1] + np.uint16(0x80)).astype(scale[1].dtype)
+    second = _changed(a, tmp_path / "second", {UP: (dtype, even >> 1), f"{UP}_scale": (scale[0], twice)})
+    assert diff(open_store(first), open_store(second), numbers=True).differences == ()
+    assert diff(open_store(first), open_store(second)).differences != ()
+    assert {each.tensor for each in diff(open_store(a), open_store(second), numbers=True).differences} == {UP}

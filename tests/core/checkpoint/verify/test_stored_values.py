@@ -138,7 +138,7 @@ def test_each_wrong_value_is_found_where_it_is(scheme: str, tmp_path: Path) -> N
                 assert any(what in fault.detail for fault in faults), (said, what)
                 if what != "0":
                     assert index in [fault.index for fault in faults], (faults, index)
-    assert kinds >= (1 if scheme.startswith("MXFP4") else 3)
+    assert kinds >= (1 if scheme.startswith(("MXFP4", "MXFP6")) else 3)
 
 
 @pytest.mark.parametrize("scheme", OPTIONS)

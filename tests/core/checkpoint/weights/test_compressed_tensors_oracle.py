@@ -10,9 +10,9 @@ import pytest
 
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.schemes import scheme_named
-from requant.checkpoint.weights.blocks import Block
+from requant.checkpoint.weights.blocks import Block, Extremes
 from requant.checkpoint.weights.floats import bits_of, values
-from requant.checkpoint.weights.weight_format import Extremes, WeightFormat
+from requant.checkpoint.weights.weight_format import WeightFormat
 from tests.support import exact_weights
 from tests.support.cases import sample
 from tests.support.stored_weights import dequantized, extremes, quantized
@@ -126,7 +126,7 @@ def test_float8(name: str, dtype: str, profile: str) -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("dtype", DTYPES_OF_WEIGHTS)
-@pytest.mark.parametrize("name", ["MXFP4A16", "MXFP8A16"])
+@pytest.mark.parametrize("name", ["MXFP4A16", "MXFP6A16", "MXFP8A16"])
 def test_mx(name: str, dtype: str, profile: str) -> None:
     bits = int(name[4])
     rows = hard_rows(dtype, 21, 64, seed=bits)

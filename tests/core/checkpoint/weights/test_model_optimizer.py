@@ -14,9 +14,10 @@ import pytest
 
 from requant.checkpoint.quantization_config.model_optimizer import formats_from_config
 from requant.checkpoint.safetensors.header import DTYPES as STORED
+from requant.checkpoint.weights.blocks import Extremes
 from requant.checkpoint.weights.floats import bits_of, values
 from requant.checkpoint.weights.model_optimizer import ModelOptimizerWeight
-from requant.checkpoint.weights.weight_format import Extremes, PlainRows, StoredRows, StoredTensor, WeightFormat
+from requant.checkpoint.weights.weight_format import PlainRows, StoredRows, StoredTensor, WeightFormat
 from requant.errors import CheckpointError
 from tests.oracles import model_optimizer as oracle
 from tests.support.cases import sample

@@ -216,7 +216,7 @@ def test_what_two_roundings_give() -> None:
     ]  # fmt: skip
 
 
-ROUNDS = 20 if EXHAUSTIVE else 1
+ROUNDS = 5 if EXHAUSTIVE else 1
 CASTING = [name for name, profile in PROFILES.items() if profile.casts is not None]
 # Where formats end, and where some authorities slip; and the smallest scales, and the ties between them.
 ENDS = np.array([448, 464, 480, 495.9, 496, 57344, 61440, 65535.9, 65536, 240, 248], np.float32)

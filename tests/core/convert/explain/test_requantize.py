@@ -18,7 +18,7 @@ from tests.support.cases import EXHAUSTIVE
 from tests.support.drawn_types import GRANULARITIES, INTEGERS, draw_type, stored_numbers, tensor
 from tests.support.near_ties import near_ties
 
-ROUNDS = 20 if EXHAUSTIVE else 1
+ROUNDS = 5 if EXHAUSTIVE else 1
 OUTPUTS = (
     "i8:f32, 0.25:-3", "u8:f32, 0.25:7", "i16:f32, 0.25", "i32<-2147483647:2147483640>:f32, 0.25:1", "u32:f32, 0.25:5"
 )  # fmt: skip

@@ -20,6 +20,7 @@ const WORDS = {
   reciprocal: (step, verb) => `${verb("take")} the reciprocal of the scale: ${step.value}`,
   divide: (step, verb) => `${verb("divide")}: ${equation(step)}`,
   multiply: (step, verb) => `${verb("multiply")}: ${equation(step)}`,
+  add: (step, verb) => `${verb("add")}: ${equation(step)}`,
   multiply_add: (step, verb) => `${verb("multiply")} and ${verb("add")} with one rounding: ${equation(step)}`,
   convert: (step, verb, value) => Number(step.value) !== Number(value) && `${verb("convert")} to ${step.precision}: ${equation(step)}`,
   add_zero_point: (step, verb) => `${verb("add")} the zero point: ${equation(step)}`,

@@ -55,6 +55,27 @@ function parameterText({ consistent: _, call, channel, lowest, highest, ...other
   return `${where && `${where}: `}${[scale, ...rest].filter(Boolean).join(", ")}`;
 }
 
+/** What the elements that differ have in common, by the names of `patterns`; {} is the number that belongs to one. */
+const PATTERNS = {
+  off_by_one: "each is one step from what is computed",
+  constant_offset: "each differs from what is computed by {}",
+  ties: "the exact result lies halfway between two integers",
+  negative: "the real input is negative",
+  positive: "the real input is positive",
+  saturated: "what is computed is a bound",
+  subnormal: "the input is a subnormal float",
+  nan: "the input is NaN",
+  one_channel: "all are of {}",
+  last_element: "only the last one differs",
+  swapped_pairs: "each two neighbours are exchanged, as nibbles in the other order",
+  other_sign: "the same bits, read with or without a sign",
+};
+
+function patternText(pattern) {
+  const [name, number = ""] = pattern.split(": ");
+  return (PATTERNS[name] ?? pattern).replace("{}", number);
+}
+
 /** Where nothing fits: what the elements have in common that differ, readings of the data that fit, and a rule made up. */
 export function unexplained({ patterns = [], readings = [], synthesized }, several) {
   if (patterns.length === 0 && readings.length === 0 && !synthesized) return null;
@@ -62,7 +83,7 @@ export function unexplained({ patterns = [], readings = [], synthesized }, sever
     "section",
     { class: "card" },
     element("h2", {}, "Nothing known fits"),
-    patterns.length > 0 && [element("p", {}, "The elements that differ from the nearest:"), element("ul", { class: "sentences" }, patterns.map((each) => element("li", {}, each.replaceAll("_", " "))))],
+    patterns.length > 0 && [element("p", {}, "The elements that differ from the nearest:"), element("ul", { class: "sentences" }, patterns.map((each) => element("li", {}, patternText(each))))],
     readings.length > 0 && [
       element("p", {}, "Read in another way, the data fit:"),
       element("ul", { class: "sentences" }, readings.map(({ reading, candidates }) => element("li", {}, reading, candidateLines(candidates)))),

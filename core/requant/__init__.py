@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from requant.arrays.parameters import Parameters, parameters, parameters_from_range
     from requant.arrays.types import parse_type, print_type, quantized_type
     from requant.checkpoint.run.run import RunReport
-    from requant.checkpoints import dequantize_checkpoint, quantize_checkpoint
+    from requant.checkpoints import dequantize_checkpoint, quantize_checkpoint, repack_checkpoint
     from requant.comparison.comparison import ComparisonReport
     from requant.errors import RequantError
     from requant.evaluation import evaluate
@@ -46,6 +46,7 @@ __all__ = [
     "quantize",
     "quantize_checkpoint",
     "quantized_type",
+    "repack_checkpoint",
     "requantize",
     "verify_checkpoint",
 ]
@@ -67,6 +68,7 @@ _MODULES = {
     "print_type": "requant.arrays.types",
     "quantize": "requant.arrays.conversions",
     "quantize_checkpoint": "requant.checkpoints",
+    "repack_checkpoint": "requant.checkpoints",
     "quantized_type": "requant.arrays.types",
     "requantize": "requant.arrays.conversions",
     "verify_checkpoint": "requant.verification",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 
-from requant.checkpoint.plan.model import Direction, NotFinite, Request
+from requant.checkpoint.plan.model import Direction, NotFinite, Repack, Request
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import RunReport, run_plan
 from requant.checkpoint.run.work import Progress
@@ -32,6 +32,7 @@ def quantize_checkpoint(
     targets: Sequence[str] = ("Linear",),
     not_finite: str = NotFinite.REFUSE,
     dtype: str | None = None,
+    certify: bool = False,
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> RunReport:
@@ -49,6 +50,8 @@ def quantize_checkpoint(
     not_finite: `refuse` or `convert` a weight that has a NaN or an infinity.
     dtype: BF16, F16 or F32, to which weights of a quantized model are dequantized before. Default: what config.json
     says, else BF16.
+    certify: compare each number of the source with the one that is written, and state in the manifest which tensors are
+    exact, widened or rounded; so do `verdicts` of the report.
     threads: default: the CPUs that this process may use.
     progress: called after each piece of the work, by one thread at a time.
 
@@ -64,6 +67,7 @@ def quantize_checkpoint(
         targets=targets,
         not_finite=not_finite,
         dtype=dtype,
+        certify=certify,
     )
     return _converted(source, destination, request, threads, progress)
 
@@ -73,6 +77,7 @@ def dequantize_checkpoint(
     destination: Location,
     *,
     dtype: str | None = None,
+    certify: bool = False,
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> RunReport:
@@ -81,7 +86,37 @@ def dequantize_checkpoint(
     dtype: BF16, F16 or F32. Default: what config.json says, else BF16. The other arguments and the errors are those of
     `quantize_checkpoint`.
     """
-    return _converted(source, destination, conversion_request(Direction.DEQUANTIZE, dtype=dtype), threads, progress)
+    request = conversion_request(Direction.DEQUANTIZE, dtype=dtype, certify=certify)
+    return _converted(source, destination, request, threads, progress)
+
+
+def repack_checkpoint(
+    source: Location,
+    destination: Location,
+    scheme: str | None = None,
+    *,
+    dtype: str | None = None,
+    allow_rounding: bool = False,
+    threads: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> RunReport:
+    """Move the codes and scales of a quantized model to another format, exactly or not at all.
+
+    Each number that the source holds is compared with the one that is written.
+
+    scheme: the format to move to, such as `W4A16`; None for floats of `dtype`.
+    dtype: BF16, F16 or F32: without a scheme of the weights, with one of scales that are not of a fixed dtype. Default:
+    that of the source's scales, else of config.json.
+    allow_rounding: store the nearest numbers where the other format cannot hold the same ones. `verdicts` of the report
+    say of which weights, and by how much.
+
+    The other arguments are those of `quantize_checkpoint`. Raise CheckpointError with the first number that cannot be
+    held; otherwise as `quantize_checkpoint`.
+    """
+    direction = Direction.DEQUANTIZE if scheme is None else Direction.QUANTIZE
+    repack = Repack.ROUNDED if allow_rounding else Repack.EXACT
+    request = conversion_request(direction, scheme=scheme, dtype=dtype, repack=repack)
+    return _converted(source, destination, request, threads, progress)
 
 
 def conversion_request(
@@ -93,6 +128,8 @@ def conversion_request(
     targets: Sequence[str] = ("Linear",),
     not_finite: str = NotFinite.REFUSE,
     dtype: str | None = None,
+    repack: Repack = Repack.NO,
+    certify: bool = False,
 ) -> Request:
     """Return the request with these options. Raise UnknownNameError for a name that does not exist, ParameterError."""
     if profile is None:
@@ -101,10 +138,12 @@ def conversion_request(
         direction=direction,
         scheme=scheme,
         profile=profile,
-        ignore=_patterns("ignore", ignore if direction is Direction.QUANTIZE else ()),
+        ignore=_patterns("ignore", ignore if direction is Direction.QUANTIZE and repack is Repack.NO else ()),
         targets=_patterns("targets", targets),
         not_finite=entry_named(_NOT_FINITE, not_finite, "policy for non-finite weights"),
         dtype=dtype,
+        repack=repack,
+        certify=certify or repack is not Repack.NO,
     )
 
 

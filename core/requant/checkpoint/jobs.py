@@ -159,7 +159,7 @@ class ConversionJob:
         self._plan, self._source, self._destination, self._threads = plan, source, destination, threads
         now = time.time()
         self.record = JobRecord(
-            plan.digest, asdict(plan.request), JobState.RUNNING, source.url, now, now, warnings=plan.warnings
+            plan.digest, plan.request.members, JobState.RUNNING, source.url, now, now, warnings=plan.warnings
         )
         self._lock = Lock()
         self._stopped = Event()

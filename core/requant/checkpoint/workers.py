@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from threading import Event, Thread
 from types import TracebackType
 from typing import Self, TypeVar
@@ -52,7 +52,9 @@ class PlanFile:
 
     def to_json(self) -> bytes:
         """Return the file's content."""
-        return (json.dumps({"version": VERSION, **asdict(self)}, indent=2) + "\n").encode()
+        members = {each.name: getattr(self, each.name) for each in fields(self)}
+        members["request"] = self.request.members
+        return (json.dumps({"version": VERSION, **members}, indent=2) + "\n").encode()
 
     def plan(self, source: Store) -> Plan:
         """Return the plan, made again from the headers of the source.

@@ -16,7 +16,7 @@ from types import FrameType, ModuleType
 from typing import NoReturn
 
 from requant.command import serve
-from requant.command.checkpoint import dequantize, diff, plan, quantize, schemes, verify, work
+from requant.command.checkpoint import attest, dequantize, diff, plan, quantize, repack, schemes, verify, work
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
 from requant.command.output import described, output_for
 from requant.errors import InvalidRequestError, ParameterError, RequantError, TypeTextError, UnknownNameError
@@ -25,7 +25,9 @@ _CHECKPOINT: dict[str, ModuleType] = {
     "plan": plan,
     "quantize": quantize,
     "dequantize": dequantize,
+    "repack": repack,
     "verify": verify,
+    "attest": attest,
     "diff": diff,
     "work": work,
     "schemes": schemes,

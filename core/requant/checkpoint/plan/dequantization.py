@@ -6,7 +6,7 @@ A weight may be in another file than its scales; it goes to the output that has 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from requant.checkpoint.ordering import sorted_in_pieces
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, QuantizedSource, SourceRange, Task, WeightSource
@@ -69,12 +69,13 @@ def stored_tensors(source: Source) -> Iterator[SourceTensor]:
 
 
 def dequantized_tensors(
-    source: Source, formats: StoredFormats, dtype: str, refusals: Refusals
+    source: Source, formats: StoredFormats, dtype: str, refusals: Refusals, *, of_scales: bool = False
 ) -> tuple[list[SourceTensor], int]:
     """Return the tensors of a quantized checkpoint as they are without quantization, in the order in which they lie in
     the files, and the number of activation parameters, which are dropped.
 
-    `dtype`: of the weights. Refused are: a module that lacks a tensor, or has one of another shape than config.json
+    `dtype`: of the weights; with `of_scales` of those whose scales are not BF16, F16 or F32: that of the others is
+    their scales'. Refused are: a module that lacks a tensor, or has one of another shape than config.json
     says; quantized tensors that nothing explains.
     """
     modules: dict[str, dict[str, SourceRange]] = {}
@@ -96,6 +97,8 @@ def dequantized_tensors(
         if not _MARKS.isdisjoint(parameters):
             try:
                 weight = _quantized_source(module, parameters, formats, dtype, source.weight_shapes)
+                if of_scales:
+                    weight = replace(weight, dtype=_dtype_of_scales(weight) or dtype)
             except CheckpointError as error:
                 instead = "download the checkpoint again, or correct what config.json says of this module"
                 refusals.add_error(error, instead, file=error.file, tensor=module)
@@ -205,6 +208,11 @@ def _quantized_source(
         raise CheckpointError(f"has quantized parameters, but this format cannot hold a weight of shape {list(shape)}")
     stored = {tensor.suffix: _matching(parameters.get(tensor.suffix), tensor) for tensor in expected}
     return QuantizedSource(module, stored, weight_format, dtype, shape)
+
+
+def _dtype_of_scales(weight: QuantizedSource) -> str | None:
+    dtypes = (part.dtype for suffix, part in weight.stored.items() if "scale" in suffix)
+    return next((dtype for dtype in dtypes if dtype in _FLOATS), None)
 
 
 def _matching(part: SourceRange | None, expected: StoredTensor) -> SourceRange:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Plan, QuantizeStep, Request, Step
+from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Plan, QuantizeStep, Repack, Request, Step
 from requant.checkpoint.plan.refusals import without_numbers
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.selection import Selection
@@ -74,7 +74,7 @@ def summary_of(plan: Plan) -> Summary:
 
 
 def _selection(request: Request) -> Selection | None:
-    if request.scheme is None:
+    if request.scheme is None or request.repack is not Repack.NO:
         return None
     return Selection(request.targets, (*request.ignore, *scheme_named(request.scheme).always_ignored))
 
@@ -95,7 +95,7 @@ def plan_document(plan: Plan, source: str, destination: str | None = None) -> di
         "digest": plan.digest,
         "source": source,
         "destination": destination,
-        "request": asdict(plan.request),
+        "request": plan.request.members,
         "bytes": {"before": summary.bytes_before, "after": summary.bytes_after, "carried": summary.carried},
         "outputs": [
             {
@@ -134,8 +134,9 @@ def plan_text(plan: Plan) -> str:
 def _head(plan: Plan, summary: Summary) -> list[str]:
     share = summary.bytes_after / summary.bytes_before if summary.bytes_before else 1.0
     request = plan.request
+    verb = "Quantize" if request.repack is Repack.NO else "Repack"
     what = (
-        f"Quantize to {request.scheme}, profile {request.profile}"
+        f"{verb} to {request.scheme}, profile {request.profile}"
         if request.direction is Direction.QUANTIZE
         else f"Dequantize to {request.dtype or 'the dtype of config.json'}"
     )

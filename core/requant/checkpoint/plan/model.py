@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -28,6 +28,16 @@ class NotFinite(StrEnum):
     """As the library does."""
 
 
+class Repack(StrEnum):
+    """Whether codes and scales are moved to another format, in place of weights being dequantized and quantized."""
+
+    NO = "no"
+    EXACT = "exact"
+    """Where the other format holds the same numbers; else the conversion fails."""
+    ROUNDED = "rounded"
+    """To the nearest numbers that it holds with these scales."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """The request for a conversion. It and the source's headers determine the plan.
@@ -36,7 +46,9 @@ class Request:
     `default` of `ignore` stands for what is usually left as it is (`requant.checkpoint.selection`); the
     request of a plan has the entries that it meant there.
     `dtype`: of dequantized weights, BF16, F16 or F32, also of those that are then quantized to `scheme` (None: what the
-    source's config.json says, else BF16).
+    source's config.json says, else BF16); with `repack`, of scales (None: that of the source's scales).
+    `repack`: with a direction of DEQUANTIZE, whether the numbers may be rounded to `dtype`.
+    `certify`: whether the numbers of both sides are compared, and the manifest says what became of each tensor.
     """
 
     direction: Direction
@@ -46,6 +58,17 @@ class Request:
     targets: tuple[str, ...] = ("Linear",)
     not_finite: NotFinite = NotFinite.REFUSE
     dtype: str | None = None
+    repack: Repack = Repack.NO
+    certify: bool = False
+
+    @property
+    def members(self) -> dict[str, Any]:
+        """The request as members of JSON, without what is as in requests of earlier versions."""
+        return {name: value for name, value in asdict(self).items() if name not in _LATER or value != _LATER[name]}
+
+
+_LATER = {"repack": Repack.NO, "certify": False}
+"""The members that later versions added, with what they are where they are not stated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +201,15 @@ class Plan:
 
 
 def request_of(members: Mapping[str, Any]) -> Request:
-    """Return the request that `dataclasses.asdict` made `members` of.
+    """Return the request that has these `members`.
 
     Raises KeyError, TypeError or ValueError for anything else.
     """
+    members = {**_LATER, **members}
     if set(members) != {each.name for each in fields(Request)}:
         raise KeyError("request")
+    if not isinstance(members["certify"], bool):
+        raise TypeError("certify")
     return Request(
         direction=Direction(members["direction"]),
         scheme=None if members["scheme"] is None else text(members["scheme"]),
@@ -192,6 +218,8 @@ def request_of(members: Mapping[str, Any]) -> Request:
         targets=_texts(members["targets"]),
         not_finite=NotFinite(members["not_finite"]),
         dtype=None if members["dtype"] is None else text(members["dtype"]),
+        repack=Repack(members["repack"]),
+        certify=members["certify"],
     )
 
 

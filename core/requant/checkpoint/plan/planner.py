@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from requant.checkpoint.plan.dequantization import (
@@ -14,7 +14,7 @@ from requant.checkpoint.plan.dequantization import (
     dequantized_tensors,
     stored_tensors,
 )
-from requant.checkpoint.plan.model import Direction, Plan, QuantizeStep, Request, Task
+from requant.checkpoint.plan.model import Direction, Plan, QuantizeStep, Repack, Request, Task
 from requant.checkpoint.plan.model_files import (
     check_file_names,
     config_text,
@@ -61,7 +61,7 @@ def digest_of(
     return _hash(
         {
             "plan": PLAN_VERSION,
-            "request": asdict(request),
+            "request": request.members,
             "arithmetic": dict(arithmetic),
             "shards": [
                 [shard.file.name, shard.file.size, shard.file.version, _hash_of_entries(shard.header)]
@@ -136,7 +136,9 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     profile = entry_named(CHECKPOINT_PROFILES, request.profile, "checkpoint profile")
     content = _content(source, request)
     names = [each.name for each in content.tensors]
-    ignored = with_default_entries(request.ignore, request.targets, scheme.always_ignored, names)
+    ignored: tuple[str, ...] = ()
+    if request.repack is Repack.NO:
+        ignored = with_default_entries(request.ignore, request.targets, scheme.always_ignored, names)
     request = replace(request, scheme=scheme.name, ignore=ignored)
     asked = replace(request, ignore=(*ignored, *scheme.always_ignored))
     metadata = None if scheme.metadata is None else dict(scheme.metadata)
@@ -184,6 +186,10 @@ def _content(source: Source, request: Request) -> _Content:
     """Return what a checkpoint holds; what is quantized, as it is dequantized. Raises CheckpointError."""
     quantization = quantization_of(source.config)
     if quantization is None:
+        if request.repack is not Repack.NO:
+            raise CheckpointError(
+                "config.json has no quantization_config, so there are no codes and scales to move: quantize it instead"
+            )
         if request.dtype is not None:
             raise ParameterError(
                 "dtype is that of dequantized weights; the weights of this checkpoint are not quantized"
@@ -204,7 +210,8 @@ def _content(source: Source, request: Request) -> _Content:
             f"bitsandbytes stores the weights of a model of type '{kind}' transposed, which is not undone: {_OTHERWISE}"
         )
     refusals = Refusals()
-    tensors, dropped = dequantized_tensors(source, formats, dtype, refusals)
+    of_scales = request.repack is not Repack.NO and request.scheme is not None and request.dtype is None
+    tensors, dropped = dequantized_tensors(source, formats, dtype, refusals, of_scales=of_scales)
     refusals.raise_any()
     warnings = (f"{dropped} scales of quantized activations are dropped",) if dropped else ()
     arithmetic = {"method": formats.name, "dtype": dtype, "quantization": _json(quantization).decode()}

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from requant.checkpoint.plan.dequantization import SourceTensor, plain_step
-from requant.checkpoint.plan.model import QuantizeStep, Request, SourceRange, Step, Task, WeightSource
+from requant.checkpoint.plan.model import QuantizeStep, Repack, Request, SourceRange, Step, Task, WeightSource
 from requant.checkpoint.plan.refusals import BELOW, OF_OUTPUT, Refusals, ignore_patterns_for
 from requant.checkpoint.plan.source import BYTES_PER_TENSOR, Reserve, unlimited
 from requant.checkpoint.safetensors.writer import layout
@@ -197,7 +197,8 @@ def quantization_tasks(
     refusals = Refusals()
     selection = Selection(request.targets, request.ignore)
     placed = _placed(tuple(tensors), config, fused, refusals, reserve)
-    chosen = _chosen(placed, selection, weight_format, refusals)
+    only_quantized = request.repack is not Repack.NO
+    chosen = _chosen(placed, selection, weight_format, refusals, only_quantized=only_quantized)
     refusals.raise_any()
     if chosen and not any(chosen.values()):
         name = next(iter(chosen))
@@ -280,14 +281,19 @@ def _parts(tensor: SourceTensor, hidden: int | None, reserve: Reserve) -> Iterat
 
 
 def _chosen(
-    placed: dict[str, _Placed], selection: Selection, weight_format: WeightFormat, refusals: Refusals
+    placed: dict[str, _Placed],
+    selection: Selection,
+    weight_format: WeightFormat,
+    refusals: Refusals,
+    *,
+    only_quantized: bool,
 ) -> dict[str, tuple[StoredTensor, ...]]:
-    """Return the step for each quantized weight."""
+    """Return the stored tensors of each weight to be quantized. `only_quantized`: those that are so in the source."""
     chosen: dict[str, tuple[StoredTensor, ...]] = {}
     known: dict[tuple[str, tuple[int, ...]], tuple[StoredTensor, ...] | CheckpointError] = {}
     modules: list[str] = []
     for name, each in checked(placed.items(), _TENSORS_BETWEEN_CHECKS):
-        if selection.skip_reason(name) is not None:
+        if selection.skip_reason(name) is not None or (only_quantized and isinstance(each.source, SourceRange)):
             continue
         dtype, shape = each.source.dtype, each.source.shape
         if (dtype, shape) not in known:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from requant.checkpoint.plan.model import QuantizeStep, Request, Task, WeightSource
+from requant.checkpoint.plan.model import QuantizeStep, Repack, Request, Task, WeightSource
 from requant.checkpoint.plan.quantization import fused_sets
 from requant.checkpoint.plan.refusals import abbreviate, ignore_patterns_for
 from requant.checkpoint.selection import Role, Selection, role_of
@@ -30,7 +30,7 @@ def quantization_warnings(
     return [
         *_entries_without_match(request, selection),
         *_unusual_modules(steps, config),
-        *_unfit_shapes(selection, tasks),
+        *(_unfit_shapes(selection, tasks) if request.repack is Repack.NO else ()),
         *_partly_quantized(steps, tasks),
         *(_own_global_scales(steps) if fused else ()),
     ]

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
 from requant.checkpoint.plan.model import Plan
+from requant.checkpoint.run.certificate import Certificate, certificate_of
+from requant.checkpoint.run.verdicts import Verdict, verdict_of
 from requant.checkpoint.small_json import parse_small_json
 from requant.checkpoint.storage.local_writer import PART
 from requant.checkpoint.storage.store import Store, StoredFile
@@ -22,30 +24,33 @@ from requant.errors import DestinationError, StorageError, excerpt
 
 MANIFEST = "requant-manifest.json"
 RECORDS = "requant-progress/"
+CERTIFICATE = "certificate"
 SEAL = "sha256"
 """The member that has the SHA-256 of the others."""
 _VERSION = 1
-_MAX_BYTES = 16 << 20
-"""20,000 files, and a request with thousands of names to ignore, take less."""
-_MAX_BYTES_OF_RECORD = 1 << 16
+_MAX_BYTES = 64 << 20
+"""20,000 files, a request with thousands of names to ignore, and a certificate of 400,000 tensors take less."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedFile:
-    """A file of the destination that is complete and durable."""
+    """A file of the destination that is complete and durable. `verdicts`: of its tensors, while a run that certifies
+    them is not finished."""
 
     name: str
     size: int
     sha256: str
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The plan that a destination belongs to, and its finished files by name."""
+    """The plan that a destination belongs to, and its finished files by name. `certificate`: once all are."""
 
     plan: str
     request: Mapping[str, Any]
     files: Mapping[str, FinishedFile]
+    certificate: Certificate | None = None
 
 
 def read_manifest(destination: Store, listing: tuple[StoredFile, ...] | None = None) -> Manifest | None:
@@ -66,20 +71,21 @@ def read_manifest(destination: Store, listing: tuple[StoredFile, ...] | None = N
             for name, entry in parsed["files"].items()
         }
         plan, request = str(parsed["plan"]), dict(parsed["request"])
+        certificate = certificate_of(parsed[CERTIFICATE]) if CERTIFICATE in parsed else None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise DestinationError(
             f"{MANIFEST} of the destination is not a manifest: choose an empty destination", file=MANIFEST
         ) from None
     for file in destination.files() if listing is None else listing:
         if file.name.startswith(RECORDS) and file.name.endswith(".json"):
-            record = destination.get(file.name, _MAX_BYTES_OF_RECORD)
+            record = destination.get(file.name, _MAX_BYTES)
             if record is None:
                 # Another worker has moved the records into the manifest since it was read.
                 return read_manifest(destination)
             finished = _record(record, plan)
             if finished is not None:
                 files[finished.name] = finished
-    return Manifest(plan, request, files)
+    return Manifest(plan, request, files, certificate)
 
 
 def begin_manifest(destination: Store, plan: Plan) -> bool:
@@ -89,7 +95,9 @@ def begin_manifest(destination: Store, plan: Plan) -> bool:
 
 def add_record(destination: Store, plan: Plan, file: FinishedFile) -> None:
     """Write that a file is complete: after it is."""
-    record = {"plan": plan.digest, **asdict(file)}
+    record: dict[str, Any] = {"plan": plan.digest, "name": file.name, "size": file.size, "sha256": file.sha256}
+    if file.verdicts:
+        record["verdicts"] = {name: verdict.members for name, verdict in file.verdicts.items()}
     destination.put(record_name(file.name, ".json"), json.dumps(record, ensure_ascii=False).encode())
 
 
@@ -98,18 +106,20 @@ def record_name(file: str, ending: str) -> str:
     return f"{RECORDS}{sha256(file.encode()).hexdigest()}{ending}"
 
 
-def complete_manifest(destination: Store, plan: Plan, files: Mapping[str, FinishedFile]) -> None:
+def complete_manifest(
+    destination: Store, plan: Plan, files: Mapping[str, FinishedFile], certificate: Certificate | None
+) -> None:
     """Write the manifest with all files, and remove the records."""
-    destination.put(MANIFEST, _text(plan, files))
+    destination.put(MANIFEST, _text(plan, files, certificate))
     for file in destination.files():
         if file.name.startswith(RECORDS):
             destination.remove(file.name)
 
 
-def _text(plan: Plan, files: Mapping[str, FinishedFile]) -> bytes:
+def _text(plan: Plan, files: Mapping[str, FinishedFile], certificate: Certificate | None = None) -> bytes:
     entries = {name: {"size": files[name].size, "sha256": files[name].sha256} for name in sorted(files)}
-    text = {"version": _VERSION, "plan": plan.digest, "request": asdict(plan.request), "files": entries}
-    return sealed(text)
+    text = {"version": _VERSION, "plan": plan.digest, "request": plan.request.members, "files": entries}
+    return sealed(text if certificate is None else {**text, CERTIFICATE: certificate.members})
 
 
 def sealed(members: Mapping[str, Any]) -> bytes:
@@ -122,11 +132,12 @@ def _record(data: bytes, plan: str) -> FinishedFile | None:
     """Return the contents of a record; None if it belongs to another plan or cannot be read: the file is then
     rewritten."""
     try:
-        parsed = parse_small_json(data, _MAX_BYTES_OF_RECORD)
+        parsed = parse_small_json(data, _MAX_BYTES)
         if parsed["plan"] != plan:
             return None
-        return FinishedFile(str(parsed["name"]), int(parsed["size"]), str(parsed["sha256"]))
-    except (KeyError, TypeError, ValueError, OverflowError):
+        verdicts = {str(name): verdict_of(verdict) for name, verdict in parsed.get("verdicts", {}).items()}
+        return FinishedFile(str(parsed["name"]), int(parsed["size"]), str(parsed["sha256"]), verdicts)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
 
 

@@ -6,12 +6,14 @@ without it no program takes the directory for a model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 
-from requant.checkpoint.plan.model import Plan, Task
+from requant.checkpoint.plan.model import Plan, Repack, Task
+from requant.checkpoint.quantization_config import model_optimizer
+from requant.checkpoint.run.certificate import Certificate
 from requant.checkpoint.run.destination import (
     CONFIG,
     INDEX,
@@ -25,9 +27,10 @@ from requant.checkpoint.run.destination import (
 from requant.checkpoint.run.outputs import Output, Stages, write_outputs
 from requant.checkpoint.run.steps import Observer, Steps, bytes_to_read, group_by_shared_scale
 from requant.checkpoint.run.stored_weight import StoredMatrix
-from requant.checkpoint.run.work import MEMORY, Progress, ProgressCallback, ProgressCounter, thread_count
+from requant.checkpoint.run.verdicts import Verdict, Verdicts, weight_name
+from requant.checkpoint.run.work import MEMORY, Progress, ProgressCallback, ProgressCounter, in_threads, thread_count
 from requant.checkpoint.storage.store import FileWriter, Store, StoredFile
-from requant.errors import DestinationError, ParameterError
+from requant.errors import DestinationError, ParameterError, StorageError
 
 
 def convert_files(
@@ -61,7 +64,14 @@ def convert_files(
     threads = thread_count(threads)
     # What is read and what becomes of it, in each thread.
     read_size = min(source.read_size, MEMORY // (2 * threads))
-    steps = Steps(source, counter, read_size, files, plan.request.not_finite, observe)
+    verdicts = Verdicts() if plan.request.certify else None
+    steps = Steps(source, counter, read_size, files, plan.request, observe, verdicts)
+    weights = {} if verdicts is None else {task.output: [weight_name(step) for step in task.steps] for task in tasks}
+
+    def committed(file: FinishedFile) -> None:
+        if verdicts is not None and file.name in weights:
+            file = replace(file, verdicts=verdicts.of(weights[file.name]))
+        record(file)
 
     def task_stages(task: Task, writer: FileWriter) -> list[Stages]:
         head = task.head
@@ -75,8 +85,57 @@ def convert_files(
 
     outputs = [Output(task.output, task.header.size, partial(task_stages, task)) for task in tasks]
     outputs += [Output(file.name, file.size, partial(copy_stages, file)) for file in carried]
-    write_outputs(outputs, destination, counter, record, threads)
+    write_outputs(outputs, destination, counter, committed, threads)
     return counter.state
+
+
+class _Nowhere(Store):
+    """A destination that keeps nothing."""
+
+    url = ""
+
+    def files(self) -> tuple[StoredFile, ...]:
+        return ()
+
+    def read_into(self, file: StoredFile, offset: int, target: memoryview) -> None:
+        raise StorageError(f"{file.name} was not kept", file=file.name)
+
+    def create(self, name: str, size: int) -> FileWriter:
+        return _NoFile()
+
+    def get(self, name: str, max_bytes: int = 0) -> bytes | None:
+        return None
+
+    def put(self, name: str, data: bytes, *, only_if_absent: bool = False) -> bool:
+        return True
+
+    def remove(self, name: str) -> None:
+        """There is nothing to remove."""
+
+
+class _NoFile(FileWriter):
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        """Drop the bytes."""
+
+    def commit(self) -> str:
+        """Return no digest: nothing was kept."""
+        return ""
+
+    def discard(self) -> None:
+        """Nothing was kept."""
+
+
+def verdicts_of(
+    plan: Plan, source: Store, *, threads: int | None = None, progress: ProgressCallback | None = None
+) -> dict[str, Verdict]:
+    """Return the verdict of each tensor of a plan, by converting the source without writing. What an exact repack
+    would refuse is rounded. Raises as `run_plan`.
+    """
+    repack = Repack.NO if plan.request.repack is Repack.NO else Repack.ROUNDED
+    rehearsed = replace(plan, request=replace(plan.request, repack=repack, certify=True))
+    files: list[FinishedFile] = []
+    convert_files(rehearsed, plan.tasks, (), source, _Nowhere(), files.append, threads=threads, progress=progress)
+    return {name: verdict for file in files for name, verdict in file.verdicts.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +143,8 @@ class RunReport:
     """What a run did. `files`: the finished files by name; `kept`: the names of those that were there before.
 
     Once the destination is finished, `files` are those of the manifest: all but the manifest itself. `warnings`: those
-    of the plan, such as modules that loaders expect unquantized.
+    of the plan, such as modules that loaders expect unquantized. `verdicts`: of the tensors of a finished destination,
+    by name, if the request was to certify them.
     """
 
     files: tuple[FinishedFile, ...]
@@ -92,6 +152,7 @@ class RunReport:
     bytes_read: int
     bytes_written: int
     warnings: tuple[str, ...]
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
 
 
 def run_plan(
@@ -115,7 +176,7 @@ def run_plan(
     with destination.lock():
         kept = prepare(plan, destination, alone=True)
         report = _run(plan, plan.tasks, plan.carried, source, destination, kept, threads, progress, observe)
-        return _finish(plan, destination, kept, report)
+        return _finish(plan, source, destination, kept, report)
 
 
 def run_task(
@@ -156,7 +217,7 @@ def finish(plan: Plan, source: Store, destination: Store, *, progress: ProgressC
                 file=missing[0],
             )
         report = _run(plan, (), plan.carried, source, destination, kept, None, progress, None)
-        return _finish(plan, destination, kept, report)
+        return _finish(plan, source, destination, kept, report)
 
 
 def _run(
@@ -187,7 +248,19 @@ def _run(
     return RunReport(files, before, done.bytes_read, done.bytes_written, plan.warnings)
 
 
-def _finish(plan: Plan, destination: Store, kept: dict[str, FinishedFile], report: RunReport) -> RunReport:
+def source_digests(plan: Plan, source: Store, files: Mapping[str, FinishedFile]) -> dict[str, str]:
+    """Return the SHA-256 of each file of the source, by name. `files`: the outputs; those that are copied have it."""
+    carried = {file.name: files[file.name].sha256 for file in plan.carried if file.name in files}
+    names = (CONFIG, model_optimizer.FILE, INDEX)
+    texts = [file for name in names if (file := source.find(name)) is not None]
+    hashed = [file for file in (*plan.sources, *plan.carried, *texts) if file.name not in carried]
+    digests = in_threads(source.sha256, hashed, None)
+    return carried | {file.name: digest for file, digest in zip(hashed, digests, strict=True)}
+
+
+def _finish(
+    plan: Plan, source: Store, destination: Store, kept: dict[str, FinishedFile], report: RunReport
+) -> RunReport:
     """Write the final files, in this order: the index and the settings, the manifest with all files, config.json.
 
     Return the report with these.
@@ -201,10 +274,15 @@ def _finish(plan: Plan, destination: Store, kept: dict[str, FinishedFile], repor
         raise DestinationError(f"not finished: {sorted(missing)[0]} is missing")
     for name, text in first.items():
         destination.put(name, text)
-    complete_manifest(destination, plan, files)
+    certificate = None
+    if plan.request.certify:
+        tensors = {name: verdict for file in files.values() for name, verdict in file.verdicts.items()}
+        certificate = Certificate.of(plan, source_digests(plan, source, files), tensors)
+    complete_manifest(destination, plan, files, certificate)
     destination.put(CONFIG, plan.config)
     return replace(
         report,
+        verdicts={} if certificate is None else certificate.tensors,
         files=tuple(sorted((*report.files, *last), key=lambda file: file.name)),
         kept=tuple(sorted({*report.kept, *(file.name for file in last if file.name in kept)})),
         bytes_written=report.bytes_written + sum(file.size for file in last if file.name not in kept),

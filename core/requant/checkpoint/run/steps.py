@@ -18,6 +18,8 @@ from requant.checkpoint.plan.model import (
     Plan,
     QuantizedSource,
     QuantizeStep,
+    Repack,
+    Request,
     Step,
     WeightSource,
 )
@@ -30,6 +32,7 @@ from requant.checkpoint.run.stored_weight import (
     Weight,
     weight_of,
 )
+from requant.checkpoint.run.verdicts import Verdicts
 from requant.checkpoint.run.work import Piece
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import FileWriter, StoredFile
@@ -41,9 +44,14 @@ from requant.checkpoint.weights.blocks import (
     whole_extremes,
 )
 from requant.checkpoint.weights.floats import EPSILON, Array, float_kernels, values
-from requant.checkpoint.weights.weight_format import Region, WeightFormat
+from requant.checkpoint.weights.repack import REPACKING_KERNELS, Inexact, SourceNumbers
+from requant.checkpoint.weights.weight_format import PlainRows, Region, StoredRows, WeightFormat
 from requant.errors import CheckpointError
+from requant.kernels.checkpoint.values import exact_numbers
 from requant.kernels.jit.jit import Kernel
+
+_FEWER, _NUMBER_BYTES = 4, 64
+"""Numbers that are compared are f64, on both sides and in between: bytes for each."""
 
 PIECE_OF_COLUMNS = 8 << 20
 """Bytes of the source in a piece, at least, where rows of the weight are columns of a stored tensor: else the runs of
@@ -61,8 +69,9 @@ class Steps(SourceReader):
     """The shared state of the steps of a run."""
 
     files: Mapping[str, StoredFile]
-    not_finite: NotFinite
+    request: Request
     observe: Observer | None
+    verdicts: Verdicts | None = None
     measured: dict[WeightSource, Extremes] = field(default_factory=dict)
 
     def stages(self, steps: Sequence[Step], places: Mapping[str, StoredMatrix], writer: FileWriter) -> Stages:
@@ -81,6 +90,8 @@ class Steps(SourceReader):
             match step:
                 case CopyStep():
                     copied = step.source
+                    if self.verdicts is not None:
+                        self.verdicts.copied(step)
                     file, target = self.files[copied.file], places[step.output].begin
                     yield self.copy(file, copied.begin, copied.end, writer, target)
                 case QuantizeStep():
@@ -95,10 +106,18 @@ class Steps(SourceReader):
             yield Piece(memory, partial(self._measure_piece, weight, begin, end, into))
 
     def _measure_piece(self, weight: Weight, begin: int, end: int, into: _Measurement) -> None:
-        with self._rows(weight, begin, end) as (rows, read):
-            if rows.size:
-                into.add(whole_extremes(rows, weight.source.dtype))
-            self.counter.add(read=read)
+        if self._repacks and isinstance(weight, QuantizedWeight):
+            stored = weight.rows(begin, end)
+            numbers = weight.format.numbers(stored)
+            numbers = numbers[np.isfinite(numbers)]
+            if numbers.size:
+                into.add(Extremes(float(numbers.min()), float(numbers.max())))
+            self.counter.add(read=weight.bytes_of(stored))
+            return
+        with self._rows(weight, begin, end) as rows:
+            if rows.bits.size:
+                into.add(whole_extremes(rows.bits, weight.source.dtype))
+            self.counter.add(read=rows.bytes_read)
 
     def _quantize(self, step: QuantizeStep, outputs: Mapping[str, StoredMatrix], writer: FileWriter) -> Iterator[Piece]:
         weight, weight_format = self._weight(step.source), step.format
@@ -113,9 +132,31 @@ class Steps(SourceReader):
         }
         piece = max(self._source_piece(weight), self._piece(weight_format, dtype, shape, places))
         together = lcm(weight.rows_together, weight_format.rows_together)
-        for begin, end in _row_ranges(shape, dtype, together, piece):
-            memory = (end - begin) * (_memory_of_row(weight) + _row_bytes(dtype, shape))
-            yield Piece(memory, partial(self._quantize_piece, step, weight, begin, end, places, writer, extremes))
+        for begin, end in _row_ranges(shape, dtype, together, self._compared(piece)):
+            memory = (end - begin) * (_memory_of_row(weight) + _row_bytes(dtype, shape) + self._compared_memory(shape))
+            if self._repacks and isinstance(weight, QuantizedWeight):
+                run = partial(self._repack_piece, step, weight, begin, end, places, writer, extremes)
+            else:
+                run = partial(self._quantize_piece, step, weight, begin, end, places, writer, extremes)
+            yield Piece(memory, run)
+
+    def _repack_piece(
+        self,
+        step: QuantizeStep,
+        weight: QuantizedWeight,
+        begin: int,
+        end: int,
+        places: Mapping[str, StoredMatrix],
+        writer: FileWriter,
+        extremes: Extremes | None,
+    ) -> None:
+        stored, shape = weight.rows(begin, end), weight.shape
+        source = SourceNumbers(weight.format.scaled_codes(stored), weight.format.numbers(stored))
+        parts = step.format.repacked(source, shape, begin, step.source.dtype, extremes)
+        self._compare(step, source.numbers, _held(step, parts, begin, end), begin)
+        regions = step.format.regions(step.source.dtype, shape, begin, end)
+        self._write_parts(places, [(region, parts[region.suffix]) for region in regions], writer)
+        self.counter.add(read=weight.bytes_of(stored))
 
     def _quantize_piece(
         self,
@@ -128,32 +169,68 @@ class Steps(SourceReader):
         extremes: Extremes | None,
     ) -> None:
         shape = weight.shape
-        with self._rows(weight, begin, end) as (rows, read):
-            refuses = self.not_finite is NotFinite.REFUSE
+        with self._rows(weight, begin, end) as read:
+            rows = read.bits
+            refuses = self.request.not_finite is NotFinite.REFUSE
             if refuses:
                 if not _is_known_below(step, extremes):
                     _check_values(step, rows, begin)
                 if extremes is not None and step.format.overflows(extremes, step.source.dtype):
                     raise _refused_scale(step.source, f"overflows {step.source.dtype}: {_SMALL}")
-            results = step.format.quantize(rows, step.source.dtype, shape, begin, extremes)
+            parts = step.format.quantized(PlainRows(rows, step.source.dtype, shape, begin), extremes)
+            regions = step.format.regions(step.source.dtype, shape, begin, end)
+            results = [(region, parts[region.suffix]) for region in regions]
             if refuses and (lost := _lost_scale(step, places, results)) is not None:
                 # The value that makes the scale so, if it does, says more.
                 _check_values(step, rows, begin)
                 raise _refused_scale(step.source, lost)
-            for region, array in results:
-                _write(writer, places[region.suffix], region, array)
-            self.counter.add(read=read, written=sum(array.nbytes for _, array in results))
+            if self.verdicts is not None:
+                if read.stored is not None and isinstance(weight, QuantizedWeight):
+                    numbers = weight.format.numbers(read.stored)
+                else:
+                    numbers = _plain_numbers(rows, step.source.dtype)
+                self._compare(step, numbers, _held(step, parts, begin, end), begin)
+            self._write_parts(places, results, writer)
+            self.counter.add(read=read.bytes_read)
             if self.observe is not None:
                 by_suffix: dict[str, list[tuple[Region, Array]]] = {}
                 for region, array in results:
                     by_suffix.setdefault(region.suffix, []).append((region, array))
                 self.observe(step, begin, rows, by_suffix)
 
+    def _write_parts(
+        self, places: Mapping[str, StoredMatrix], results: Sequence[tuple[Region, Array]], writer: FileWriter
+    ) -> None:
+        for region, array in results:
+            _write(writer, places[region.suffix], region, array)
+        self.counter.add(written=sum(array.nbytes for _, array in results))
+
+    @property
+    def _repacks(self) -> bool:
+        return self.request.repack is not Repack.NO
+
+    def _compare(self, step: Step, expected: Array, held: Array, begin: int) -> None:
+        """Compare the numbers of rows with those that are written. Raises CheckpointError if they have to be equal."""
+        if self.verdicts is None:
+            return
+        unlike = self.verdicts.compare(step, expected, held)
+        if unlike is not None and self.request.repack is Repack.EXACT:
+            raise _refused_number(step, unlike, begin)
+
+    def _compared(self, piece: int) -> int:
+        """Return the bytes of a piece, fewer where its numbers are compared."""
+        return piece if self.verdicts is None else piece // _FEWER
+
+    def _compared_memory(self, shape: tuple[int, int]) -> int:
+        """Return the bytes that comparing takes for a row."""
+        return 0 if self.verdicts is None else _NUMBER_BYTES * shape[1]
+
     def _dequantize(self, step: DequantizeStep, target: int, writer: FileWriter) -> Iterator[Piece]:
         source = step.source
         weight = QuantizedWeight(Files(self.store, self.files), source)
-        for begin, end in _row_ranges(weight.shape, source.dtype, weight.rows_together, self._source_piece(weight)):
-            memory = (end - begin) * _memory_of_row(weight)
+        piece = self._compared(self._source_piece(weight))
+        for begin, end in _row_ranges(weight.shape, source.dtype, weight.rows_together, piece):
+            memory = (end - begin) * (_memory_of_row(weight) + self._compared_memory(weight.shape))
             yield Piece(memory, partial(self._dequantize_piece, step, weight, begin, end, writer, target))
 
     def _dequantize_piece(
@@ -162,9 +239,11 @@ class Steps(SourceReader):
         source, regions = weight.source, weight.regions(begin, end)
         stored = weight.rows(begin, end)
         rows = source.format.dequantize(stored, source.dtype)
+        if self.verdicts is not None:
+            self._compare(step, source.format.numbers(stored), _plain_numbers(rows, source.dtype), begin)
         data = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
         writer.write(target + begin * _row_bytes(source.dtype, weight.shape), data)
-        self.counter.add(read=sum(stored.parts[suffix].nbytes for suffix in regions), written=len(data))
+        self.counter.add(read=weight.bytes_of(stored), written=len(data))
         if self.observe is not None:
             by_region = {suffix: [(region, stored.parts[suffix])] for suffix, region in regions.items()}
             self.observe(step, begin, rows, by_region)
@@ -192,17 +271,27 @@ class Steps(SourceReader):
         return self.read_size
 
     @contextmanager
-    def _rows(self, weight: Weight, begin: int, end: int) -> Iterator[tuple[Array, int]]:
-        """Yield rows of a weight, in memory that is theirs until the context ends, and the bytes read for them."""
+    def _rows(self, weight: Weight, begin: int, end: int) -> Iterator[_Rows]:
+        """Yield rows of a weight, in memory that is theirs until the context ends."""
         if isinstance(weight, QuantizedWeight):
             stored = weight.rows(begin, end)
-            read = sum(stored.parts[suffix].nbytes for suffix in weight.regions(begin, end))
-            yield np.ascontiguousarray(weight.format.dequantize(stored, weight.source.dtype)), read
+            rows = np.ascontiguousarray(weight.format.dequantize(stored, weight.source.dtype))
+            yield _Rows(rows, weight.bytes_of(stored), stored)
             return
         source, row = weight.source, _row_bytes(weight.source.dtype, weight.shape)
         with self.buffers.of((end - begin) * row) as data:
             self.store.read_into(self.files[source.file], source.begin + begin * row, data.data)
-            yield data.view(DTYPES[source.dtype].array).reshape(end - begin, weight.shape[1]), data.nbytes
+            rows = data.view(DTYPES[source.dtype].array).reshape(end - begin, weight.shape[1])
+            yield _Rows(rows, data.nbytes, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of a weight as bits of its dtype, how many bytes were read for them, and what of a quantized weight."""
+
+    bits: Array
+    bytes_read: int
+    stored: StoredRows | None
 
 
 def kernels_of(plan: Plan) -> tuple[Kernel, ...]:
@@ -216,13 +305,29 @@ def kernels_of(plan: Plan) -> tuple[Kernel, ...]:
         return new
 
     for step in plan.steps:
+        if plan.request.certify and isinstance(step, QuantizeStep):
+            found |= dict.fromkeys(step.format.dequantizing_kernels({step.source.dtype}))
         if isinstance(step, QuantizeStep) and is_new(step.format, frozenset({step.source.dtype})):
             found |= dict.fromkeys(_quantizing_kernels(step.format, step.source.dtype, plan.request.not_finite))
         if isinstance(source := step.source, QuantizedSource):
             dtypes = frozenset({source.dtype, *(each.dtype for each in source.stored.values())})
             if is_new(source.format, dtypes):
                 found |= dict.fromkeys(source.format.dequantizing_kernels(dtypes))
-    return tuple(found)
+    if plan.request.repack is not Repack.NO:
+        return (*found, *REPACKING_KERNELS)
+    return (*found, exact_numbers) if plan.request.certify else tuple(found)
+
+
+def _held(step: QuantizeStep, parts: Mapping[str, Array], begin: int, end: int) -> Array:
+    """Return the numbers that the stored parts of rows hold."""
+    source = step.source
+    shape = source.shape[0], source.shape[1]
+    dtypes = {stored.suffix: stored.dtype for stored in step.format.stored(source.dtype, shape)}
+    return step.format.numbers(StoredRows(parts, dtypes, shape, begin, end))
+
+
+def _plain_numbers(rows: Array, dtype: str) -> Array:
+    return values(rows, dtype).astype(np.float64)
 
 
 def _quantizing_kernels(weight_format: WeightFormat, dtype: str, not_finite: NotFinite) -> Iterator[Kernel]:
@@ -309,6 +414,17 @@ def _write(writer: FileWriter, place: StoredMatrix, region: Region, array: Array
     for begin, end in place.ranges(region):
         writer.write(begin, data[at : at + end - begin])
         at += end - begin
+
+
+def _refused_number(step: Step, unlike: Inexact, begin: int) -> CheckpointError:
+    source = step.source
+    return CheckpointError(
+        f"tensor {source.tensor} of {source.file} holds {unlike.number!r} at row {begin + unlike.row}, column "
+        f"{unlike.column}; the nearest that can be stored is {unlike.held!r}, and {unlike.count} numbers of these rows "
+        "are not held exactly: allow rounding (--allow-rounding), or choose another scheme or dtype",
+        file=source.file,
+        tensor=source.tensor,
+    )
 
 
 _SMALL = "the largest magnitude of the weights that share it is too small"

@@ -187,6 +187,10 @@ class QuantizedWeight:
         dtypes = {suffix: source.dtype for suffix, source in self.source.stored.items()}
         return StoredRows(parts, dtypes, self.shape, row_begin, row_end)
 
+    def bytes_of(self, stored: StoredRows) -> int:
+        """Return how many bytes were read for some rows."""
+        return sum(stored.parts[suffix].nbytes for suffix in self.regions(stored.begin, stored.end))
+
     def f32(self, begin: int, end: int) -> Array:
         """Return rows as the f32 that a loader computes."""
         return self.format.dequantize(self.rows(begin, end), "F32")

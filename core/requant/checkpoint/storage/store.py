@@ -8,6 +8,7 @@ import errno
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from hashlib import sha256
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.errors import StorageError
+from requant.errors.cancellation import check_cancelled
 
+_HASHED_TOGETHER = 1 << 20
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and run it again; finished files are kept",
     errno.EDQUOT: "the disk quota is exceeded: free some space and run it again; finished files are kept",
@@ -116,6 +119,16 @@ class Store(ABC):
     def find(self, name: str) -> StoredFile | None:
         """Return a file by its name, None where there is none. Raises StorageError."""
         return next((file for file in self.files() if file.name == name), None)
+
+    def sha256(self, file: StoredFile) -> str:
+        """Return the SHA-256 of a file, in hex. Raises what `read_into` raises."""
+        digest, memory = sha256(), memoryview(bytearray(min(_HASHED_TOGETHER, file.size)))
+        for begin in range(0, file.size, _HASHED_TOGETHER):
+            check_cancelled()
+            piece = memory[: min(_HASHED_TOGETHER, file.size - begin)]
+            self.read_into(file, begin, piece)
+            digest.update(piece)
+        return digest.hexdigest()
 
     @abstractmethod
     def read_into(self, file: StoredFile, offset: int, target: memoryview) -> None:

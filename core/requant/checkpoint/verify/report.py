@@ -140,7 +140,7 @@ class CheckpointReport:
         return {
             "checkpoint": self.checkpoint,
             "source": self.source,
-            "request": None if self.request is None else asdict(self.request),
+            "request": None if self.request is None else self.request.members,
             "faults": [asdict(fault) for fault in result.faults],
             "warnings": [asdict(fault) for fault in result.warnings],
             **{name: getattr(result, name) for name in _COUNTS},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 from requant.checkpoint.name_patterns import check_linear
@@ -14,11 +13,19 @@ from requant.checkpoint.plan.model_files import quantization_of
 from requant.checkpoint.plan.planner import plan_of
 from requant.checkpoint.plan.source import Source, read_source
 from requant.checkpoint.quantization_config.compressed_tensors import METHOD, targets_and_ignore
-from requant.checkpoint.run.destination import CONFIG, INDEX, MANIFEST, SEAL, Manifest, read_manifest, sealed
+from requant.checkpoint.run.destination import (
+    CERTIFICATE,
+    CONFIG,
+    INDEX,
+    MANIFEST,
+    SEAL,
+    Manifest,
+    read_manifest,
+    sealed,
+)
 from requant.checkpoint.selection import Selection
-from requant.checkpoint.storage.store import Store, StoredFile
+from requant.checkpoint.storage.store import Store
 from requant.errors import CheckpointError, DestinationError, ParameterError, StorageError, excerpt
-from requant.errors.cancellation import check_cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +47,12 @@ def _manifest_faults(store: Store, manifest: Manifest, source: Source | None) ->
     parsed = json.loads(data)
     members = {name: value for name, value in parsed.items() if name != SEAL}
     faults = []
-    if members.keys() != _MEMBERS or not _is_as_written(data, members, stated=SEAL in parsed):
+    if members.keys() - {CERTIFICATE} != _MEMBERS or not _is_as_written(data, members, stated=SEAL in parsed):
         faults.append("it was changed: it has other members, or another SHA-256, than Requant wrote")
     try:
-        request_of(manifest.request)
+        certified = request_of(manifest.request).certify
+        if certified and manifest.certificate is None and CONFIG in manifest.files:
+            faults.append("it has no certificate, although the request in it asks for one")
     except (KeyError, TypeError, ValueError):
         faults.append("the request in it cannot be read")
     if source is not None:
@@ -58,9 +67,6 @@ def _is_as_written(data: bytes, members: Mapping[str, Any], *, stated: bool) -> 
         return not stated or sealed(members) == data
     except (ValueError, RecursionError):
         return False
-
-
-_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,7 @@ def check_structure(store: Store, *, hashes: bool) -> Structure:
                 faults.append(Fault(f"has {files[name].size} bytes; {MANIFEST} says {finished.size}", name))
             elif hashes:
                 hashed += 1
-                if _sha256(store, files[name]) != finished.sha256:
+                if store.sha256(files[name]) != finished.sha256:
                     faults.append(Fault(f"its SHA-256 differs from {MANIFEST}: the file was changed", name))
         faults += _manifest_faults(store, manifest, source)
     return Structure(tuple(faults), source, plan, manifest, hashed)
@@ -162,13 +168,3 @@ def _left_out(plan: Plan, members: Mapping[str, Any]) -> Iterator[Fault]:
 def _last_name(weight: str) -> str:
     """Return the last part of the name of a weight's module: `up_proj` of `model.layers.1.mlp.up_proj.weight`."""
     return weight.removesuffix(".weight").rpartition(".")[2]
-
-
-def _sha256(store: Store, file: StoredFile) -> str:
-    digest, memory = sha256(), memoryview(bytearray(_PIECE))
-    for begin in range(0, file.size, _PIECE):
-        check_cancelled()
-        piece = memory[: min(_PIECE, file.size - begin)]
-        store.read_into(file, begin, piece)
-        digest.update(piece)
-    return digest.hexdigest()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from threading import Lock, local
@@ -14,8 +15,10 @@ import numpy as np
 from requant.checkpoint.plan.dry_run import outputs_of
 from requant.checkpoint.plan.model import CopyStep, Plan, Request, Step, Task, request_of
 from requant.checkpoint.plan.planner import plan_conversion
-from requant.checkpoint.run.destination import CONFIG, INDEX, MANIFEST, expected_files
-from requant.checkpoint.run.run import convert_files
+from requant.checkpoint.run.certificate import Certificate
+from requant.checkpoint.run.destination import CONFIG, INDEX, MANIFEST, FinishedFile, expected_files
+from requant.checkpoint.run.run import convert_files, source_digests
+from requant.checkpoint.run.verdicts import Verdict
 from requant.checkpoint.run.work import ProgressCallback, thread_count
 from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, Store, StoredFile
@@ -28,6 +31,7 @@ from requant.errors import (
     StorageError,
     UnknownNameError,
     VerificationError,
+    excerpt,
 )
 
 
@@ -211,7 +215,13 @@ def verify(
     tasks = plan.tasks if sample == 1 else sampled(plan.tasks, sample, seed)
     compared = ComparedStore(store, {task.output: task.header for task in plan.tasks})
     carried = plan.carried if sample == 1 else ()
-    convert_files(plan, tasks, carried, source, compared, lambda file: None, threads=threads, progress=progress)
+    remade: list[FinishedFile] = []
+    convert_files(plan, tasks, carried, source, compared, remade.append, threads=threads, progress=progress)
+    if plan.request.certify and structure.manifest is not None and structure.manifest.certificate is not None:
+        stated = structure.manifest.certificate
+        faults += _wrong_verdicts(stated, {name: each for file in remade for name, each in file.verdicts.items()})
+        if hashes:
+            faults += _wrong_digests(stated, source_digests(plan, source, {}))
     differing = {each.tensor for each in compared.differences}
     equal = {name for task in tasks for step in task.steps for name in outputs_of(step)} - differing
     sizes = {file.name: file.size for file in store.files()}
@@ -277,6 +287,19 @@ def _stated_request(members: Mapping[str, Any]) -> Request:
         return request_of(members)
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"the request in {MANIFEST} cannot be read", file=MANIFEST) from None
+
+
+def _wrong_verdicts(stated: Certificate, derived: Mapping[str, Verdict]) -> Iterator[Fault]:
+    for name, verdict in derived.items():
+        if (written := stated.tensors.get(name)) != verdict:
+            said = "none" if written is None else json.dumps(written.members)
+            yield Fault(f"its verdict is {json.dumps(verdict.members)}; the certificate has {said}", MANIFEST, name)
+
+
+def _wrong_digests(stated: Certificate, digests: Mapping[str, str]) -> Iterator[Fault]:
+    for name in sorted(stated.sources.keys() | digests.keys()):
+        if stated.sources.get(name) != digests.get(name):
+            yield Fault(f"the SHA-256 of the source's file '{excerpt(name)}' is not that of the certificate", MANIFEST)
 
 
 def _wrong_files(plan: Plan, store: Store) -> list[Fault]:

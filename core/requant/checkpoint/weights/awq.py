@@ -24,7 +24,7 @@ import numpy as np
 from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, extremes_kernel, extremes_of_groups
 from requant.checkpoint.weights.floats import UNSIGNED, Array, bits_of, check_weight, float_kernels, rounded
 from requant.checkpoint.weights.packing import transposed_words
-from requant.checkpoint.weights.repack import BlockedNumbers, in_units
+from requant.checkpoint.weights.repack import SourceNumbers
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -113,15 +113,14 @@ class Awq(WeightFormat):
         return self._coded(rows, scales, zeros, scales)
 
     def repacked(
-        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+        self, source: SourceNumbers, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
     ) -> Mapping[str, Array]:
         block = Block(1, self._group(shape))
-        blocked = BlockedNumbers.of(source, shape[1], block)
-        ideal, zeros = blocked.scales_of_integers(0.0, float(_LARGEST), zero_points=True)
+        ideal, zeros = source.scales_of_integers(block, 0.0, float(_LARGEST), zero_points=True)
         scales = rounded(ideal.astype(np.float32), "F16")
         assert zeros is not None
         return self._coded(
-            PlainRows(in_units(source, shape[1], scales, block), "F32", shape, begin),
+            PlainRows(source.in_units(scales, block), "F32", shape, begin),
             np.ones(scales.shape, np.float32),
             zeros.astype(np.float32),
             scales,

@@ -58,7 +58,7 @@ from requant.checkpoint.weights.floats import (
     values,
 )
 from requant.checkpoint.weights.packing import packed_bytes, packing_kernels, unpacked_bytes, unpacking_kernels
-from requant.checkpoint.weights.repack import BlockedNumbers, in_units, powers_of_two
+from requant.checkpoint.weights.repack import SourceNumbers, powers_of_two
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -155,11 +155,11 @@ class MxWeight(WeightFormat):
         return {self._code_tensor(rows.shape).suffix: codes, "weight_scale": stored_scales}
 
     def repacked(
-        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+        self, source: SourceNumbers, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
     ) -> Mapping[str, Array]:
-        powers = powers_of_two(BlockedNumbers.of(source, shape[1], _MX).scales_of_floats(self._element.largest))
+        powers = powers_of_two(source.scales_of_floats(_MX, self._element.largest))
         return {
-            self._code_tensor(shape).suffix: codes_in_units(source, shape[1], E8M0_VALUES[powers], _MX, self.bits),
+            self._code_tensor(shape).suffix: codes_in_units(source, E8M0_VALUES[powers], _MX, self.bits),
             "weight_scale": powers,
         }
 
@@ -261,14 +261,16 @@ class Nvfp4Weight(WeightFormat):
         }
 
     def repacked(
-        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+        self, source: SourceNumbers, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
     ) -> Mapping[str, Array]:
-        """The global scale stays what it is, or becomes the power of two that makes the largest scale 256."""
+        """The global scale stays what it is, or becomes the power of two that makes the largest scale 256, if there is
+        such in f32, else 2^127.
+        """
         with np.errstate(all="ignore"):
             whole = np.float32(1 / outer_scale(source, extremes))
-            scales = nvfp4_scales_that_hold(source, shape[1], _NVFP4, 1 / np.float64(whole))
+            scales = nvfp4_scales_that_hold(source, _NVFP4, 1 / np.float64(whole))
             scales[scales == 0] = _SMALLEST_SCALE
-            codes = codes_in_units(source, shape[1], E4M3.values[scales] / whole, _NVFP4, 4)
+            codes = codes_in_units(source, E4M3.values[scales] / whole, _NVFP4, 4)
         return {
             "weight_packed": codes,
             "weight_scale": scales,
@@ -292,9 +294,9 @@ class Nvfp4Weight(WeightFormat):
         return Codes(places, -E2M1.highest, E2M1.highest, _nvfp4_scales(stored), uniform=False)
 
 
-def outer_scale(source: ScaledCodes, extremes: Extremes | None) -> np.float64:
+def outer_scale(source: SourceNumbers, extremes: Extremes | None) -> np.float64:
     """Return the scale of a whole weight, of which those of its groups are multiples in E4M3: the one that it has, or
-    the power of two that makes the largest of them at most 256.
+    the power of two that makes the largest of them 256, at least 2^-127.
 
     Raises ValueError if it has none, and there are no extremes of the weights that share one.
     """
@@ -303,28 +305,34 @@ def outer_scale(source: ScaledCodes, extremes: Extremes | None) -> np.float64:
     if extremes is None:
         raise ValueError("NVFP4 needs the extremes of the weights that share a global scale")
     peak = np.array([max(extremes.magnitude / E2M1.largest, 2.0**-126)])
-    return np.float64(2.0 ** (int(powers_of_two(peak)[0]) - _BIAS - 8))
+    return np.float64(2.0 ** max(int(powers_of_two(peak)[0]) - _BIAS - 8, -127))
 
 
-def nvfp4_scales_that_hold(source: ScaledCodes, columns: int, block: Block, outer: np.float64) -> Array:
-    """Return the scales of groups, E4M3 bytes, with which codes of E2M1 hold the numbers of rows, if any do."""
-    ideal = BlockedNumbers.of(source, columns, block).scales_of_floats(E2M1.largest) / outer
+def nvfp4_scales_that_hold(source: SourceNumbers, block: Block, outer: np.float64) -> Array:
+    """Return the scales of groups, E4M3 bytes, with which codes of E2M1 hold numbers, if any do. NaN for infinite ones.
+
+    The least scale may lie between two subnormal ones, and a multiple of it not.
+    """
+    ideal = source.scales_of_floats(block, E2M1.largest) / outer
     for _ in range(_DOUBLINGS):
         steps = ideal / E4M3.values[1]
         between = (ideal < _SMALLEST_NORMAL_SCALE) & (np.abs(steps - np.rint(steps)) > _ROUNDED * steps)
         ideal = np.where(between, 2 * ideal, ideal)
     # Scales that are the products or quotients of two floats were rounded.
     scales = np.searchsorted(E4M3.values[: E4M3.highest + 1], ideal * (1 - _ROUNDED)).clip(0, E4M3.highest)
+    scales[~np.isfinite(ideal)] = E4M3.highest + 1
     return scales.astype(np.uint8)
 
 
-def codes_in_units(source: ScaledCodes, columns: int, scales: Array, block: Block, bits: int) -> Array:
+def codes_in_units(source: SourceNumbers, scales: Array, block: Block, bits: int) -> Array:
     """Return the nearest codes of numbers at scales, as they are stored. -0 stays -0."""
-    units = in_units(source, columns, scales, block)
+    units, ones = source.in_units(scales, block), np.ones(scales.shape, np.float32)
     if bits == 8:
-        return e4m3_codes(units, "F32", block, np.ones(scales.shape, np.float32), rounds=False)
-    codes = packed_e2m1_codes(units, "F32", block, np.ones(scales.shape, np.float32), rounds=False)
+        return e4m3_codes(units, "F32", block, ones, rounds=False)
     minus = (units == 0) & np.signbit(units)
+    if bits == 6:
+        return packed_bytes(e2m3_codes(units, "F32", block, ones, rounds=False) | minus * np.uint8(0x20), bits)
+    codes = packed_e2m1_codes(units, "F32", block, ones, rounds=False)
     return codes | (minus[:, ::2] << 3 | minus[:, 1::2] << 7).astype(np.uint8) if minus.any() else codes
 
 

@@ -289,16 +289,6 @@ class ScaledCodes:
             _NONE if self.zero_points is None else self.zero_points.reshape(-1),
         )
 
-    def of_elements(self, parameters: Array) -> Array:
-        """Return the parameter of each element, [rows, columns]."""
-        return of_elements(parameters, self.block, self.codes.shape[0], self.columns)
-
-
-def of_elements(parameters: Array, block: Block, rows: int, columns: int) -> Array:
-    """Return of the parameters of blocks those of each element, [rows, columns]."""
-    of_rows = np.repeat(parameters.reshape(-1, block.columns(columns)), min(block.height, rows), axis=0)[:rows]
-    return np.repeat(of_rows, min(block.width, columns), axis=1)[:, :columns]
-
 
 def scales_by_row(scales: Array, block: Block, rows: int, columns: int) -> Array:
     """Return the scales that each of some rows has, [rows, k], each for columns / k of them."""

@@ -57,7 +57,7 @@ from requant.checkpoint.weights.packing import (
     whole,
     words,
 )
-from requant.checkpoint.weights.repack import BlockedNumbers, in_units
+from requant.checkpoint.weights.repack import SourceNumbers
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -268,7 +268,7 @@ class ScaledWeight(WeightFormat):
         return parts
 
     def repacked(
-        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+        self, source: SourceNumbers, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
     ) -> Mapping[str, Array]:
         if self.grouping.height is None:
             raise CheckpointError(
@@ -276,14 +276,14 @@ class ScaledWeight(WeightFormat):
                 "scales for channels, groups or blocks"
             )
         block = self._block(shape)
-        ideal, zero_points = self.scales_that_hold(BlockedNumbers.of(source, shape[1], block))
+        ideal, zero_points = self.scales_that_hold(source, block)
         scales = rounded(ideal.astype(np.float32), scale_dtype)
         ones = np.ones(scales.shape, np.float32)
-        coded = self.coded(in_units(source, shape[1], scales, block), "F32", block, ones, zero_points)
+        coded = self.coded(source.in_units(scales, block), "F32", block, ones, zero_points)
         return self._parts(shape, coded, bits_of(scales, scale_dtype), zero_points)
 
     @abstractmethod
-    def scales_that_hold(self, blocked: BlockedNumbers) -> tuple[Array, Array | None]:
+    def scales_that_hold(self, source: SourceNumbers, block: Block) -> tuple[Array, Array | None]:
         """Return the scales with which codes hold the numbers of blocks, if any do, and the zero points."""
 
     def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
@@ -364,9 +364,9 @@ class IntegerWeight(ScaledWeight):
         highest = (1 << (self.bits - 1)) - 1
         return self.table().astype(np.int16), -highest - 1, highest
 
-    def scales_that_hold(self, blocked: BlockedNumbers) -> tuple[Array, Array | None]:
+    def scales_that_hold(self, source: SourceNumbers, block: Block) -> tuple[Array, Array | None]:
         highest = 2.0 ** (self.bits - 1) - 1
-        return blocked.scales_of_integers(-highest - 1, highest, zero_points=not self.symmetric)
+        return source.scales_of_integers(block, -highest - 1, highest, zero_points=not self.symmetric)
 
     def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
         if self.symmetric:
@@ -485,8 +485,8 @@ class FloatQuantized(ScaledWeight):
     def half_range(self) -> float:
         return E4M3.largest
 
-    def scales_that_hold(self, blocked: BlockedNumbers) -> tuple[Array, Array | None]:
-        return blocked.scales_of_floats(E4M3.largest), None
+    def scales_that_hold(self, source: SourceNumbers, block: Block) -> tuple[Array, Array | None]:
+        return source.scales_of_floats(block, E4M3.largest), None
 
     def table(self) -> Array:
         return E4M3.values

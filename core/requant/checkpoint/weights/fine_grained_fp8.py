@@ -26,7 +26,7 @@ import numpy as np
 
 from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes, e4m3_codes, scales_by_row
 from requant.checkpoint.weights.floats import E4M3, E8M0_VALUES, Array, check_weight, float_kernels
-from requant.checkpoint.weights.repack import BlockedNumbers, in_units, powers_of_two
+from requant.checkpoint.weights.repack import SourceNumbers, powers_of_two
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -126,15 +126,15 @@ class FineGrainedFp8(WeightFormat):
         return {WEIGHT: codes, SCALE: inverses}
 
     def repacked(
-        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+        self, source: SourceNumbers, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
     ) -> Mapping[str, Array]:
         block = self._block(shape)
-        scales = BlockedNumbers.of(source, shape[1], block).scales_of_floats(E4M3.largest)
+        scales = source.scales_of_floats(block, E4M3.largest)
         stored: Array = scales.astype(np.float32)
         if self.scale_dtype != "F32":
             stored = powers_of_two(scales)
             scales = E8M0_VALUES[stored]
-        units = in_units(source, shape[1], scales, block)
+        units = source.in_units(scales, block)
         codes = e4m3_codes(units, "F32", block, np.ones(scales.shape, np.float32), rounds=False)
         return {WEIGHT: codes, SCALE: stored}
 

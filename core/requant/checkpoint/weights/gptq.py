@@ -34,7 +34,7 @@ from requant.checkpoint.weights.packing import (
     unpacked,
     unpacking_kernels,
 )
-from requant.checkpoint.weights.repack import BlockedNumbers, in_units
+from requant.checkpoint.weights.repack import SourceNumbers
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -153,16 +153,15 @@ class Gptq(WeightFormat):
         }
 
     def repacked(
-        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+        self, source: SourceNumbers, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
     ) -> Mapping[str, Array]:
         block, highest = Block(1, self._group(shape)), 2.0**self.bits - 1
-        blocked = BlockedNumbers.of(source, shape[1], block)
-        ideal, zeros = blocked.scales_of_integers(0.0, highest, zero_points=not self.symmetric)
+        ideal, zeros = source.scales_of_integers(block, 0.0, highest, zero_points=not self.symmetric)
         scales = rounded(ideal.astype(np.float32), self.scale_dtype)
         if zeros is None:
             zeros = np.full(scales.shape, 2 ** (self.bits - 1))
         return self._coded(
-            PlainRows(in_units(source, shape[1], scales, block), "F32", shape, begin),
+            PlainRows(source.in_units(scales, block), "F32", shape, begin),
             np.ones(scales.shape, np.float32),
             zeros.astype(np.float32),
             scales,

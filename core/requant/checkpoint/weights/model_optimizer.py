@@ -26,7 +26,8 @@ The numbers of a weight are code * weight_scale, and code * f32(weight_scale * w
 pre_quant_scale. Those of compressed-tensors' NVFP4 are code * f32(weight_scale / weight_global_scale). Between the two
 codes and scales stay, and one scale is f32(1 / the other); whether the numbers do is seen by comparing these products
 and quotients, which are what the libraries compute. They do where the scale of the whole weight is a power of two;
-otherwise a product and a quotient may be rounded to different sides, and then the weight is not held exactly.
+otherwise a product and a quotient may be rounded to different sides, and then the weight is not held exactly: of all
+other scales a fourth or so are held, and no f32 beside the reciprocal holds more.
 
 Against compressed-tensors: `weight_scale_2` is a factor, where its `weight_global_scale` is a divisor, and scales of
 integers and FP8 are F32 and rounded first. Codes of 4-bit floats are in the same order, those of W4A16_AWQ are not:
@@ -53,6 +54,7 @@ from requant.checkpoint.weights.blocks import (
     largest_magnitudes,
     magnitude_kernel,
     packed_e2m1_codes,
+    scales_by_row,
 )
 from requant.checkpoint.weights.compressed_tensors import FloatQuantized, IntQuantized
 from requant.checkpoint.weights.floats import (
@@ -67,6 +69,7 @@ from requant.checkpoint.weights.floats import (
     values,
 )
 from requant.checkpoint.weights.packing import unpacked_bytes, unpacking_kernels
+from requant.checkpoint.weights.repack import SourceNumbers
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -151,7 +154,7 @@ class ModelOptimizerWeight(WeightFormat):
         return self.layout.quantized(rows, extremes)
 
     def repacked(
-        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+        self, source: SourceNumbers, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
     ) -> Mapping[str, Array]:
         return self.layout.repacked(source, shape, begin, "F32", extremes)
 
@@ -160,9 +163,8 @@ class ModelOptimizerWeight(WeightFormat):
         codes = self.layout.scaled_codes(stored)
         if self.smoothing is None:
             return codes
-        with np.errstate(all="ignore"):
-            scales = codes.of_elements(codes.scales) * self._factors(stored)
-        return replace(codes, block=Block(1, 1), scales=scales)
+        scales = scales_by_row(codes.scales, codes.block, stored.count, stored.shape[1])
+        return replace(codes, block=Block(1, 1), scales=self._by_columns(scales, stored))
 
     def numbers(self, stored: StoredRows) -> Array:
         numbers = self.layout.numbers(stored)
@@ -189,9 +191,13 @@ class ModelOptimizerWeight(WeightFormat):
         codes = self.layout.codes(stored)
         if self.smoothing is None:
             return codes
-        columns = np.repeat(codes.scales, stored.shape[1] // codes.scales.shape[1], axis=1)
+        return replace(codes, scales=self._by_columns(codes.scales, stored))
+
+    def _by_columns(self, scales: Array, stored: StoredRows) -> Array:
+        """Return the scales of rows, [rows, k], times the `pre_quant_scale`: f32 [rows, in]."""
         with np.errstate(all="ignore"):
-            return replace(codes, scales=columns * self._factors(stored))
+            products: Array = np.repeat(scales, stored.shape[1] // scales.shape[1], axis=1) * self._factors(stored)
+        return products
 
     def _factors(self, stored: StoredRows) -> Array:
         """Return the `pre_quant_scale`, [1, in]."""
@@ -329,7 +335,7 @@ class FloatGroups(ReadOnlyFormat):
         return {WEIGHT: codes, SCALE: scales, SCALE_2: np.array([[second]], "<f4")}
 
     def repacked(
-        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+        self, source: SourceNumbers, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
     ) -> Mapping[str, Array]:
         """The scale of the whole weight stays what it is, or becomes a power of two.
 
@@ -340,9 +346,9 @@ class FloatGroups(ReadOnlyFormat):
         block = Block(1, self.width)
         with np.errstate(all="ignore"):
             second = np.float32(outer_scale(source, extremes))
-            scales = nvfp4_scales_that_hold(source, shape[1], block, np.float64(second))
+            scales = nvfp4_scales_that_hold(source, block, np.float64(second))
             scales[scales == 0] = 1
-            codes = codes_in_units(source, shape[1], E4M3.values[scales] * second, block, self.bits)
+            codes = codes_in_units(source, E4M3.values[scales] * second, block, self.bits)
         return {WEIGHT: codes, SCALE: scales, SCALE_2: np.array([[second]], "<f4")}
 
     def scaled_codes(self, stored: StoredRows) -> ScaledCodes:

@@ -5,7 +5,8 @@ of its scales T. Which T to choose is known before any code is looked at:
 
     small floats   T = m * 2^t, m the significand of S, t the least with max|n| <= largest code * T in the block.
                    Doubling a code gives a code up to the largest, so a block that any T of this significand holds is
-                   held by the least.
+                   held by the least. Of a scale in two levels, of which the outer is a power of two, m is 1 where one T
+                   spans several S: the product of a code and a scale may be one code.
     integers       T = S, and zero points moved with the range of the codes: n = (k - z) * S.
 
 The codes are then the nearest ones, and whether they are exact is seen by comparing the products, in f64, which holds
@@ -15,100 +16,133 @@ them all: code 4 or 8 bits, scales 24.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import frexp
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block, ScaledCodes, of_elements
+from requant.checkpoint.weights.blocks import Block, ScaledCodes
 from requant.checkpoint.weights.floats import Array
+from requant.kernels.checkpoint.repack import numbers_in_units, peaks_of_blocks, steps_of_blocks
+from requant.kernels.checkpoint.values import exact_numbers
+
+REPACKING_KERNELS = (exact_numbers, numbers_in_units, peaks_of_blocks, steps_of_blocks)
 
 
 @dataclass(frozen=True, slots=True)
-class BlockedNumbers:
-    """The numbers of some rows of a weight by the blocks of another format, and the scales that they have now.
+class SourceNumbers:
+    """The numbers of some rows of a weight, which begin with a block of either format, and the codes that hold them.
 
-    `numbers`, `scales`, `zero_points`: f64 [blocks of rows, blocks of columns, elements]; blocks that the edge of the
-    weight cuts off are filled up with zeros. `lowest`: the value of the lowest code.
+    `numbers`: f64 [rows, in], C-contiguous.
     """
 
+    codes: ScaledCodes
     numbers: Array
-    scales: Array
-    zero_points: Array
-    lowest: float
 
-    @classmethod
-    def of(cls, source: ScaledCodes, columns: int, block: Block) -> BlockedNumbers:
-        """Return the numbers of rows that begin with a block."""
-        scales = source.of_elements(source.scales).astype(np.float64)
-        zero_points = np.zeros_like(scales)
-        if source.zero_points is not None:
-            zero_points = source.of_elements(source.zero_points).astype(np.float64)
-        numbers, scales, zero_points = (
-            _blocked(each.reshape(-1, columns), block) for each in (source.numbers(), scales, zero_points)
-        )
-        return cls(numbers, scales, zero_points, float(source.table.min()))
+    @property
+    def outer(self) -> float | None:
+        """The outer scale of scales in two levels."""
+        return self.codes.outer
 
-    def scales_of_floats(self, largest: float) -> Array:
+    def scales_of_floats(self, block: Block, largest: float) -> Array:
         """Return T of each block, f64 [blocks of rows, blocks of columns]; of a block of zeros the scale that it has.
 
         `largest`: the value of the largest code.
         """
-        magnitudes = np.abs(self.numbers)
-        at = magnitudes.argmax(axis=-1)[..., None]
-        peaks = np.take_along_axis(magnitudes, at, axis=-1)[..., 0]
-        scales = np.take_along_axis(np.abs(self.scales), at, axis=-1)[..., 0]
+        rows, columns = self.numbers.shape
+        shape = self._grid(block)
+        patterns, scales = np.full(shape, -1, np.int64), np.zeros(shape, np.float32)
+        now = self.codes.block
+        peaks_of_blocks(
+            self.numbers.reshape(-1).view(np.int64), rows, columns, *_within(block, rows, columns),
+            np.ascontiguousarray(self.codes.scales, np.float32).reshape(-1), *_within(now, rows, columns),
+            patterns.reshape(-1), scales.reshape(-1),
+        )  # fmt: skip
+        peaks, ideal = np.maximum(patterns, 0).view(np.float64), np.abs(scales).astype(np.float64)
+        spans = block.height > now.height or block.width > now.width
+        if spans and self.outer is not None and frexp(self.outer)[0] == 0.5:
+            ideal = np.where(np.isfinite(ideal) & self._several(block), self.outer, ideal)
         with np.errstate(invalid="ignore"):
-            significands, _ = np.frexp(scales)
+            significands, _ = np.frexp(ideal)
             of_peak, exponents = np.frexp(peaks)
             of_largest, exponents_of_largest = np.frexp(significands * largest)
             needed = exponents - exponents_of_largest + (of_peak > of_largest)
-            return np.where(peaks == 0, scales, np.ldexp(significands, needed))
+            return np.where(peaks == 0, ideal, np.ldexp(significands, needed))
 
-    def scales_of_integers(self, lowest: float, highest: float, *, zero_points: bool) -> tuple[Array, Array | None]:
+    def scales_of_integers(
+        self, block: Block, lowest: float, highest: float, *, zero_points: bool
+    ) -> tuple[Array, Array | None]:
         """Return T and the zero point of each block, the latter None without `zero_points`.
 
         `lowest`, `highest`: of the codes. A block with more than one scale gets that of its first element.
         """
-        scales = self.scales[..., :1]
+        rows, columns = self.numbers.shape
+        shape = self._grid(block)
+        scales = self._of_first_elements(self.codes.scales, block).astype(np.float64)
         if not zero_points:
-            return scales[..., 0], None
-        with np.errstate(all="ignore"):
-            steps = np.rint(self.numbers / scales)
-        steps = np.where(np.isfinite(steps), steps, 0.0)
+            return scales, None
+        low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
+        steps_of_blocks(
+            self.numbers.reshape(-1), rows, columns, *_within(block, rows, columns),
+            scales.reshape(-1), low.reshape(-1), high.reshape(-1),
+        )  # fmt: skip
+        points: Array = np.zeros(shape)
+        if self.codes.zero_points is not None:
+            points = np.nan_to_num(self._of_first_elements(self.codes.zero_points, block).astype(np.float64))
         # The lowest code becomes the lowest, as far as all codes stay in range.
-        least, most = lowest - steps.min(axis=-1), highest - steps.max(axis=-1)
-        points = np.clip(
-            np.nan_to_num(self.zero_points[..., 0]) + (lowest - self.lowest), least, np.maximum(most, least)
-        )
-        return scales[..., 0], np.nan_to_num(np.clip(points, lowest, highest)).astype(np.float32)
+        least, most = lowest - low, highest - high
+        points = np.clip(points + (lowest - float(self.codes.table.min())), least, np.maximum(most, least))
+        return scales, np.nan_to_num(np.clip(points, lowest, highest)).astype(np.float32)
+
+    def in_units(self, scales: Array, block: Block) -> Array:
+        """Return the numbers divided by the scales of the blocks in which they lie, f32: the values of codes.
+
+        At an infinite scale an infinity is 1 or -1, and NaN is 0.
+        """
+        rows, columns = self.numbers.shape
+        units = np.empty((rows, columns), np.float32)
+        numbers_in_units(
+            self.numbers.reshape(-1), rows, columns, *_within(block, rows, columns),
+            np.ascontiguousarray(scales, np.float64).reshape(-1), units.reshape(-1),
+        )  # fmt: skip
+        return units
+
+    def _grid(self, block: Block) -> tuple[int, int]:
+        rows, columns = self.numbers.shape
+        return -(-rows // block.height), block.columns(columns)
+
+    def _of_first_elements(self, parameters: Array, block: Block) -> Array:
+        """Return the parameters that the first element of each block has now."""
+        down, across = self._grid(block)
+        now, columns = self.codes.block, self.numbers.shape[1]
+        grid = parameters.reshape(-1, now.columns(columns))
+        return grid[np.arange(down) * block.height // now.height][:, np.arange(across) * block.width // now.width]
+
+    def _several(self, block: Block) -> Array:
+        """Return whether the elements of each block have several scales now."""
+        columns, now = self.numbers.shape[1], self.codes.block
+        down, across = self._grid(block)
+        grid = self.codes.scales.reshape(-1, now.columns(columns))
+        rows, first = np.arange(down) * block.height // now.height, np.arange(across) * block.width // now.width
+        low = np.minimum.reduceat(np.minimum.reduceat(grid, rows, axis=0), first, axis=1)
+        high = np.maximum.reduceat(np.maximum.reduceat(grid, rows, axis=0), first, axis=1)
+        several: Array = low != high
+        return several
 
 
-def in_units(source: ScaledCodes, columns: int, scales: Array, block: Block) -> Array:
-    """Return the numbers of rows divided by the scales, f32, of the blocks in which they lie: the values of codes."""
-    numbers = source.numbers().reshape(-1, columns)
-    with np.errstate(all="ignore"):
-        units = numbers / of_elements(scales, block, *numbers.shape)
-    finite: Array = np.where(np.isfinite(units), units, 0.0).astype(np.float32)
-    return finite
+def _within(block: Block, rows: int, columns: int) -> tuple[int, int]:
+    """Return the height and the width of a block, of one that is larger than the weight those of the weight."""
+    return min(block.height, max(rows, 1)), min(block.width, max(columns, 1))
 
 
 def powers_of_two(scales: Array) -> Array:
-    """Return the bytes (E8M0) of the powers of two that are not below scales, as far as there are such."""
+    """Return the bytes (E8M0) of the powers of two that are not below scales, as far as there are such; 255 where they
+    are not finite.
+    """
     with np.errstate(invalid="ignore"):
         significands, exponents = np.frexp(scales)
     powers: Array = np.clip(exponents - (significands == 0.5) + 127, 0, 254).astype(np.uint8)
+    powers[~np.isfinite(scales)] = 255
     return powers
-
-
-def _blocked(elements: Array, block: Block) -> Array:
-    """Return [rows, columns] as [blocks of rows, blocks of columns, elements of a block]."""
-    rows, columns = elements.shape
-    height = min(block.height, max(rows, 1))
-    down, across = -(-rows // height), block.columns(columns)
-    if (down * height, across * block.width) != (rows, columns):
-        whole = np.zeros((down * height, across * block.width), elements.dtype)
-        whole[:rows, :columns] = elements
-        elements = whole
-    return elements.reshape(down, height, across, block.width).swapaxes(1, 2).reshape(down, across, -1)
 
 
 @dataclass(frozen=True, slots=True)

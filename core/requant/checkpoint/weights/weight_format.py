@@ -16,6 +16,7 @@ import numpy as np
 
 from requant.checkpoint.weights.blocks import Extremes, ScaledCodes
 from requant.checkpoint.weights.floats import Array, values
+from requant.checkpoint.weights.repack import SourceNumbers
 from requant.errors import CheckpointError
 from requant.kernels.jit.jit import Kernel
 
@@ -206,7 +207,7 @@ class WeightFormat(ABC):
         return self.scaled_codes(stored).numbers().reshape(stored.count, -1)
 
     def repacked(
-        self, source: ScaledCodes, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
+        self, source: SourceNumbers, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
     ) -> Mapping[str, Array]:
         """Return the matrices of the stored tensors for rows of another format, from the row `begin` on.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
+from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from requant.command.output import Output, counted, size_text, time_text
 if TYPE_CHECKING:
     from requant.checkpoint.plan.model import Direction, Plan
     from requant.checkpoint.run.run import RunReport
+    from requant.checkpoint.run.verdicts import Verdict
     from requant.checkpoint.storage.store import Store
 
 
@@ -43,7 +46,7 @@ def run(arguments: argparse.Namespace, direction: Direction, output: Output) -> 
     if single_file.is_single_file(arguments):
         return single_file.run(arguments, output)
     choose_kernels()
-    from requant.checkpoint.run.run import run_plan
+    from requant.checkpoint.run.run import run_plan, verdicts_of
     from requant.checkpoint.run.steps import kernels_of
     from requant.checkpoint.storage.location import open_store
 
@@ -51,7 +54,11 @@ def run(arguments: argparse.Namespace, direction: Direction, output: Output) -> 
     source, plan = options.planned(arguments, direction)
     destination = open_store(arguments.destination)
     if arguments.dry_run:
-        print_plan(plan, source.url, destination.url, arguments, output)
+        verdicts = None
+        if plan.request.certify:
+            compile_missing(output.kernels, kernels_of(plan))
+            verdicts = verdicts_of(plan, source, threads=arguments.threads, progress=output.progress)
+        print_plan(plan, source.url, destination.url, arguments, output, verdicts)
         return DONE
     for warning in plan.warnings:
         output.warning(warning)
@@ -86,11 +93,35 @@ def _run_on_ray(
     return run_on_ray(file, threads=arguments.threads or 1, task_done=task_done)
 
 
-def print_plan(plan: Plan, source: str, destination: str | None, arguments: argparse.Namespace, output: Output) -> None:
-    """Print what a plan would do."""
+def print_plan(
+    plan: Plan,
+    source: str,
+    destination: str | None,
+    arguments: argparse.Namespace,
+    output: Output,
+    verdicts: Mapping[str, Verdict] | None = None,
+) -> None:
+    """Print what a plan would do. `verdicts`: of its tensors, where they are known."""
     from requant.checkpoint.plan.dry_run import plan_document, plan_text
 
-    options.print_document(plan_text(plan).rstrip("\n"), plan_document(plan, source, destination), arguments, output)
+    text, members = plan_text(plan).rstrip("\n"), plan_document(plan, source, destination)
+    if verdicts is not None:
+        text = "\n".join([text, "", *verdict_lines(verdicts)])
+        members["verdicts"] = {name: verdict.members for name, verdict in sorted(verdicts.items())}
+    options.print_document(text, members, arguments, output)
+
+
+def verdict_lines(verdicts: Mapping[str, Verdict]) -> list[str]:
+    """Return how many tensors have each verdict, and each of those that are rounded, the first ones."""
+    counts = Counter(verdict.outcome for verdict in verdicts.values())
+    lines = ["Verdicts: " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))]
+    rounded = [(name, verdict) for name, verdict in sorted(verdicts.items()) if verdict.differing]
+    for name, verdict in rounded[:_MAX_NAMES]:
+        error = "" if verdict.largest_error is None else f", by at most {verdict.largest_error:.6g}"
+        lines.append(f"  {name}: {verdict.differing} of {verdict.numbers} numbers are rounded{error}")
+    if len(rounded) > _MAX_NAMES:
+        lines.append(f"  and {len(rounded) - _MAX_NAMES} more")
+    return lines
 
 
 def _summary(plan: Plan, report: RunReport, url: str, seconds: float) -> tuple[str, dict[str, Any]]:
@@ -107,6 +138,8 @@ def _summary(plan: Plan, report: RunReport, url: str, seconds: float) -> tuple[s
         lines = [f"Nothing to do: all {len(report.files)} files exist: {url}"]
     if made and report.kept:
         lines.append(f"{len(report.kept)} of {len(report.files)} files were kept from an earlier run.")
+    if report.verdicts:
+        lines += verdict_lines(report.verdicts)
     if left := kept_by_ignore(plan):
         lines.append(f"Not quantized, by --ignore or its default: {left}")
     if command is not None:
@@ -122,17 +155,19 @@ def _summary(plan: Plan, report: RunReport, url: str, seconds: float) -> tuple[s
         "ignore": list(plan.request.ignore),
         "warnings": list(plan.warnings),
     }
+    if report.verdicts:
+        members["verdicts"] = {name: verdict.members for name, verdict in sorted(report.verdicts.items())}
     return "\n".join(lines), members | ({} if command is None else {"serve": command})
 
 
 def kept_by_ignore(plan: Plan) -> str:
     """Return the names of the modules that `ignore` leaves out, with `*` for numbers, and how many there are."""
-    from requant.checkpoint.plan.model import CopyStep, Direction
+    from requant.checkpoint.plan.model import CopyStep, Direction, Repack
     from requant.checkpoint.plan.refusals import abbreviate
     from requant.checkpoint.selection import Selection, SkipReason
 
     request = plan.request
-    if request.direction is not Direction.QUANTIZE:
+    if request.direction is not Direction.QUANTIZE or request.repack is not Repack.NO:
         return ""
     selection = Selection(request.targets, request.ignore)
     copied = (step.output for step in plan.steps if isinstance(step, CopyStep))

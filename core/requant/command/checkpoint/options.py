@@ -100,6 +100,17 @@ def add_dtype_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_certify_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--certify`."""
+    parser.add_argument(
+        "--certify",
+        action="store_true",
+        help="compare each number that the source holds with the one that is written, and state in the manifest which "
+        "tensors are exact, widened or rounded, and the SHA-256 of all files; `requant checkpoint attest` prints it. "
+        "With --dry-run the whole source is read and nothing is written",
+    )
+
+
 def add_threads_option(parser: argparse.ArgumentParser) -> None:
     """Add `--threads`."""
     parser.add_argument(
@@ -144,7 +155,8 @@ def request_of(arguments: argparse.Namespace, direction: Direction) -> Request:
     from requant.checkpoint.selection import DEFAULT_IGNORE
     from requant.checkpoints import conversion_request
 
-    values = {name: getattr(arguments, name, None) for name in ("scheme", "profile", "targets", "not_finite", "dtype")}
+    names = ("scheme", "profile", "targets", "not_finite", "dtype", "repack", "certify")
+    values = {name: getattr(arguments, name, None) for name in names}
     entries, without_default = ignored(arguments)
     return conversion_request(
         direction,

@@ -500,13 +500,20 @@ def test_a_model_file_may_have_any_name(tmp_path: Path) -> None:
 def test_every_byte_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Object stores count what was written."""
     seen: dict[str, list[tuple[int, int]]] = {}
-    write = LocalWriter.write
+    write, copy = LocalWriter.write, LocalWriter.copy
 
     def noted(self: LocalWriter, offset: int, data: bytes | memoryview) -> None:
         seen.setdefault(self._name, []).append((offset, offset + len(data)))
         write(self, offset, data)
 
+    def noted_copy(self: LocalWriter, offset: int, source: int, begin: int, size: int) -> bool:
+        copied = copy(self, offset, source, begin, size)
+        if copied:
+            seen.setdefault(self._name, []).append((offset, offset + size))
+        return copied
+
     monkeypatch.setattr(LocalWriter, "write", noted)
+    monkeypatch.setattr(LocalWriter, "copy", noted_copy)
     made = single()
     made.graph.initializer.append(models.tensor("large", weight(3000)))
     made.graph.node.append(models.node("Abs", ["large"], ["z"]))

@@ -12,7 +12,7 @@ from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.weights.blocks import Extremes
 from requant.checkpoint.weights.floats import bits_of
 from requant.checkpoint.weights.model_optimizer import FloatGroups, ModelOptimizerWeight
-from requant.checkpoint.weights.repack import Inexact, compare_numbers
+from requant.checkpoint.weights.repack import Inexact, SourceNumbers, compare_numbers
 from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 from requant.errors import CheckpointError
 from tests.oracles import model_optimizer as oracle
@@ -44,7 +44,8 @@ def moved(
 ) -> tuple[dict[str, np.ndarray], Inexact | None]:
     """The parts of the target, and where its numbers differ from those of the source."""
     stored = rows_of(source, parts, shape, dtype)
-    found = dict(target.repacked(source.scaled_codes(stored), shape, 0, dtype, extremes))
+    numbers = SourceNumbers(source.scaled_codes(stored), source.numbers(stored))
+    found = dict(target.repacked(numbers, shape, 0, dtype, extremes))
     tensors = {each.suffix: each for each in target.stored(dtype, shape)}
     assert {suffix: array.shape for suffix, array in found.items()} == {
         suffix: matrix(each.shape) for suffix, each in tensors.items()
@@ -203,16 +204,10 @@ def test_a_scale_for_each_column() -> None:
 
 
 def test_what_is_read_only_is_no_target() -> None:
-    codes = OURS.scaled_codes(
-        rows_of(
-            OURS,
-            {
-                "weight": np.zeros((2, 16), np.uint8),
-                "weight_scale": np.full((2, 2), 0x38, np.uint8),
-                "weight_scale_2": np.ones((1, 1), np.float32),
-            },
-            (2, 32),
-        )
-    )
+    parts: Parts = {
+        "weight": np.zeros((2, 16), np.uint8),
+        "weight_scale": np.full((2, 2), 0x38, np.uint8),
+        "weight_scale_2": np.ones((1, 1), np.float32),
+    }
     with pytest.raises(CheckpointError, match="quantize instead"):
-        ModelOptimizerWeight(FloatGroups(8, 32, "U8")).repacked(codes, (2, 32), 0, "F32", None)
+        moved(OURS, ModelOptimizerWeight(FloatGroups(8, 32, "U8")), parts, (2, 32))

@@ -108,9 +108,9 @@ BYTES, ABOVE_LEAST = Bytes(), AboveLeast()
 Tensors = dict[str, tuple[str, Array]]
 
 
-def write_safetensors(path: Path, tensors: Tensors) -> Header:
+def write_safetensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> Header:
     """Write a file with these tensors (dtype, array)."""
-    header = layout([(name, dtype, array.shape) for name, (dtype, array) in tensors.items()])
+    header = layout([(name, dtype, array.shape) for name, (dtype, array) in tensors.items()], metadata)
     with path.open("wb") as file:
         file.write(head_bytes(header))
         for entry in header.tensors:
@@ -126,6 +126,7 @@ def read_safetensors(path: Path) -> dict[str, bytes]:
     return {
         name: data[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]]
         for name, entry in entries.items()
+        if name != "__metadata__"
     }
 
 

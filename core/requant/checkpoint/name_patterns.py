@@ -477,7 +477,7 @@ class ShellPatterns:
         single = [each for each in patterns if _WILDCARD.search(each) is None]
         begins = [each[:-1] for each in patterns if each.endswith("*") and _WILDCARD.search(each[:-1]) is None]
         others = [each for each in patterns if _WILDCARD.search(each.removesuffix("*")) is not None]
-        expressions = [f"{_REGEX}{_of_shell(each)}" for each in others]
+        expressions = [shell_expression(each) for each in others]
         check_linear(expressions)
         self._names = frozenset(single)
         self._begins = frozenset(begins)
@@ -493,8 +493,10 @@ class ShellPatterns:
         )
 
 
-def _of_shell(pattern: str) -> str:
-    """Return the regular expression of a pattern."""
+def shell_expression(pattern: str) -> str:
+    """Return a name as it is, and one with wildcards of a shell as `re:` and an expression."""
+    if _WILDCARD.search(pattern) is None:
+        return pattern
 
     def translated(part: str) -> str:
         if part == "*":
@@ -506,4 +508,4 @@ def _of_shell(pattern: str) -> str:
         inside = part[1:-1].replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
         return f"[^{inside[1:]}]" if inside.startswith("!") else f"[{inside}]"
 
-    return "".join(map(translated, _OF_SHELL.findall(pattern))) + r"\Z"
+    return f"{_REGEX}{''.join(map(translated, _OF_SHELL.findall(pattern)))}\\Z"

@@ -33,6 +33,7 @@ from requant.command.main import main
 from requant.command.output import Output, ProgressForm, output_for, size_text, time_text
 from tests.support.hand_made_plan import Tensors, read_safetensors, write_safetensors
 from tests.support.model_directory import contents, make_model
+from tests.support.published_models import gpt_oss
 from tests.support.safetensors_files import tensor_places
 
 
@@ -210,6 +211,30 @@ def test_there_and_back(model: Path, tmp_path: Path) -> None:
     assert contents(tmp_path / "d") == contents(tmp_path / "e")
 
 
+def test_a_repack_says_what_became_of_each_tensor(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    assert main(["checkpoint", "quantize", str(model), first, "--scheme", "AWQ"]) == 0
+    capsys.readouterr()
+    assert main(["checkpoint", "repack", first, second, "--scheme", "FP8_BLOCK", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "Repack to FP8_BLOCK" in said
+    assert "numbers are rounded, by at most" in said
+    assert not (tmp_path / "second").exists()
+    assert main(["checkpoint", "repack", first, second, "--scheme", "FP8_BLOCK"]) == 1
+    assert "allow rounding (--allow-rounding)" in capsys.readouterr().err
+    exact = str(tmp_path / "exact")
+    assert main(["checkpoint", "repack", first, exact, "--scheme", "W4A16_ASYM"]) == 0
+    assert re.search(r"Verdicts: \d+ copied, \d+ exact$", capsys.readouterr().out, re.MULTILINE)
+    assert main(["checkpoint", "diff", "--numbers", first, exact]) == 0
+    capsys.readouterr()
+    assert main(["checkpoint", "attest", exact]) == 0
+    assert json.loads(capsys.readouterr().out)["predicateType"] == "urn:requant:checkpoint-conversion:v1"
+    with pytest.raises(SystemExit):
+        main(["checkpoint", "repack", first, second])
+
+
 def test_a_plan_is_printed_and_nothing_written(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert checkpoint("plan", model, "--scheme", "W4A16", "--ignore", "re:.*q_proj", "--json") == DONE
     document = json.loads(capsys.readouterr().out)
@@ -297,6 +322,14 @@ def test_verify_finds_a_byte_that_is_wrong(model: Path, tmp_path: Path, capsys: 
     assert summary["equal"] == summary["compared"] - 1
     (difference,) = requant.diff_checkpoints(tmp_path / "good", out).differences
     assert line.startswith(f"{difference.tensor}: ")
+
+
+def test_numbers_of_gpt_oss_are_those_of_its_bf16(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = gpt_oss(tmp_path / "source")
+    assert checkpoint("dequantize", source, tmp_path / "plain") == DONE
+    capsys.readouterr()
+    assert checkpoint("diff", source, tmp_path / "plain", "--numbers") == DONE
+    assert capsys.readouterr().out.splitlines()[-1] == "0 differences; 17 tensors in both, 17 of them equal"
 
 
 def test_json_is_one_object_to_a_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,10 @@ from requant.translation import TRANSLATIONS
 from tests.interop.conformance import subject
 from tests.interop.conformance.subject import Subject
 
+FP4_OF_DEEPSEEK, MXFP4_OF_GPT_OSS = "FP4 of DeepSeek-V4", "MXFP4 of gpt-oss"
+ONLY_READ = {FP4_OF_DEEPSEEK: "transformers", MXFP4_OF_GPT_OSS: "transformers"}
+"""Formats of checkpoints that no scheme quantizes to, and whose values they have."""
+
 
 def expected_rows() -> list[Subject]:
     """Return all rows, in the order of the catalogs."""
@@ -44,6 +48,8 @@ def _rows() -> Iterator[Subject]:
         for profile_name in scheme_named(scheme).profiles:
             for operation in ("quantize", "dequantize"):
                 yield subject.checkpoint(scheme, operation, profile_name)
+    for name, profile_name in ONLY_READ.items():
+        yield subject.checkpoint(name, "dequantize", profile_name)
     for form in FORM_NAMES:
         yield subject.checkpoint(form, "quantize", "onnxruntime")
     for type_ in READABLE:

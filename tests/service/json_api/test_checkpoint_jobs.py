@@ -215,6 +215,24 @@ def test_refusals_before_anything_is_written(root: Path, held: Held) -> None:
     assert _ended(app, location)["state"] == "finished"
 
 
+def test_a_repack_is_exact_and_says_so(root: Path) -> None:
+    app = _replica(root)
+    first = str(root / "out" / "first")
+    quantized = _start(app, {"source": str(root / "source"), "destination": first, "scheme": "GPTQ_W4A16"})
+    assert _ended(app, quantized.headers["location"])["state"] == "finished"
+    repack = {"source": first, "destination": str(root / "out" / "second"), "scheme": "W4A16", "repack": "exact"}
+    reply = _start(app, {**repack, "ignore": ["lm_head"]})
+    assert [each["pointer"] for each in reply.json()["errors"]] == ["/ignore"]
+    assert _ended(app, _start(app, repack).headers["location"])["state"] == "finished"
+    manifest = json.loads((root / "out" / "second" / "requant-manifest.json").read_text())
+    verdicts = manifest["certificate"]["tensors"].values()
+    assert {each["verdict"] for each in verdicts} == {"copied", "exact"}
+    inexact = {**repack, "destination": str(root / "out" / "third"), "scheme": "FP8_BLOCK"}
+    failed = _ended(app, _start(app, inexact).headers["location"])
+    assert (failed["state"], failed["error"]["code"]) == ("failed", "checkpoint")
+    assert "the nearest that can be stored is" in failed["error"]["detail"]
+
+
 def test_members_without_effect_are_refused(root: Path) -> None:
     app = _replica(root)
     dequantize = {"source": str(root / "source"), "direction": "dequantize", "dry_run": True}

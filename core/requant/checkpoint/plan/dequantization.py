@@ -28,18 +28,22 @@ _MARKS = {
     "scales",
     "weight.absmax",
     "SCB",
+    "_weight_qdata",
 }
 """Parameters that a module has only if its weight is quantized."""
 
 _OF_WEIGHTS = _MARKS | {
     "weight_zero_point", "weight_g_idx", "weight_shape", "weight_scale_2", "qzeros", "g_idx", "pre_quant_scale",
-    "svdquant_lora_a", "svdquant_lora_b", "weight_format",
+    "svdquant_lora_a", "svdquant_lora_b", "weight_format", "_weight_scale", "_weight_zero_point",
+    "_weight_per_tensor_scale", "_weight_scale_and_zero", "_weight_act_pre_scale",
 }  # fmt: skip
 """Parameters of which a plain checkpoint has none."""
 
 ACTIVATIONS = {
     "input_scale", "input_zero_point", "input_global_scale", "output_scale", "output_zero_point", "output_global_scale",
-    "k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "activation_scale", "input_scale_ub",
+    "k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "q_zero_point", "k_global_scale", "v_global_scale",
+    "q_global_scale", "activation_scale", "input_scale_ub", "_weight_act_quant_scale", "_weight_act_quant_zero_point",
+    "_weight_act_per_tensor_scale",
 }  # fmt: skip
 """Parameters for quantized activations, of which a plain checkpoint has none."""
 
@@ -94,7 +98,7 @@ def dequantized_tensors(
     left_out = quantized = 0
     for module, parameters in checked(modules.items(), _MODULES_BETWEEN_CHECKS):
         stored: Collection[str] = ()
-        if not _MARKS.isdisjoint(parameters):
+        if _is_quantized(module, parameters, formats):
             try:
                 weight = _quantized_source(module, parameters, formats, dtype, source.weight_shapes)
                 if of_scales:
@@ -134,8 +138,9 @@ def dequantized_tensors(
                 )
             elif parameter == "weight" and part.dtype in _CODES:
                 refusals.add(
-                    f"is {part.dtype}, the codes of a quantized weight, but its module has no scale",
-                    "download the checkpoint again: it is incomplete",
+                    f"is {part.dtype}, the codes of a quantized weight, but its module has no scale: the checkpoint is "
+                    "incomplete",
+                    "download it again",
                     file=part.file,
                     tensor=part.tensor,
                 )
@@ -172,7 +177,7 @@ def _tasks(by_output: Mapping[str, list[CopyStep | DequantizeStep]], refusals: R
     for output, steps in sorted(by_output.items()):
         try:
             header = layout(
-                ((step.output, step.source.dtype, step.source.shape) for step in steps),
+                ((step.output, step.source.dtype, step.source.tensor_shape) for step in steps),
                 {"format": "pt"},
             )
         except CheckpointError as error:
@@ -210,6 +215,13 @@ def _quantized_source(
     return QuantizedSource(module, stored, weight_format, dtype, shape)
 
 
+def _is_quantized(module: str, parameters: Mapping[str, SourceRange], formats: StoredFormats) -> bool:
+    if not _MARKS.isdisjoint(parameters):
+        return True
+    weight_format = formats.of(module) if module else None
+    return weight_format is not None and any(marks <= parameters.keys() for marks in weight_format.marks)
+
+
 def _dtype_of_scales(weight: QuantizedSource) -> str | None:
     dtypes = (part.dtype for suffix, part in weight.stored.items() if "scale" in suffix)
     return next((dtype for dtype in dtypes if dtype in _FLOATS), None)
@@ -229,4 +241,4 @@ def _matching(part: SourceRange | None, expected: StoredTensor) -> SourceRange:
             "by config.json",
             file=part.file,
         )
-    return SourceRange(part.file, part.tensor, part.dtype, expected.shape, part.begin, part.end)
+    return SourceRange(part.file, part.tensor, part.dtype, expected.matrix or expected.shape, part.begin, part.end)

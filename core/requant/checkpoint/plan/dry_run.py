@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Plan, QuantizeStep, Repack, Request, Step
+from requant.checkpoint.plan.model import DequantizeStep, Direction, Plan, QuantizeStep, Repack, Request, Step
 from requant.checkpoint.plan.refusals import without_numbers
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.selection import Selection
@@ -56,14 +56,15 @@ def summary_of(plan: Plan) -> Summary:
         after = {entry.name: entry.end - entry.begin for entry in task.header.tensors}
         for step in task.steps:
             before, size = step.source.byte_count, sum(after[name] for name in outputs_of(step))
-            if isinstance(step, CopyStep):
+            if not isinstance(step, QuantizeStep) and step.source.is_plain:
                 reason = _PLAIN if selection is None else selection.skip_reason(step.output) or _NOT_DIVISIBLE
                 kept.setdefault(reason, Amount()).add(step.output, before, size)
             elif isinstance(step, DequantizeStep) and plan.request.direction is Direction.QUANTIZE:
                 kept.setdefault(f"{_DEQUANTIZED} {step.source.dtype}", Amount()).add(step.output, before, size)
             else:
                 source = step.source
-                converted.setdefault((source.dtype, source.shape), Amount()).add(f"{step.module}.weight", before, size)
+                name = f"{step.module}.weight" if isinstance(step, QuantizeStep) else step.output
+                converted.setdefault((source.dtype, source.tensor_shape), Amount()).add(name, before, size)
     return Summary(
         converted,
         kept,

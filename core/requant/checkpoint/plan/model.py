@@ -10,6 +10,7 @@ from typing import Any
 from requant.checkpoint.safetensors.header import Header, TensorEntry
 from requant.checkpoint.safetensors.writer import head_bytes
 from requant.checkpoint.storage.store import StoredFile
+from requant.checkpoint.weights.transposed import TransposedFloats
 from requant.checkpoint.weights.weight_format import WeightFormat
 
 
@@ -73,7 +74,7 @@ _LATER = {"repack": Repack.NO, "certify": False}
 
 @dataclass(frozen=True, slots=True)
 class SourceRange:
-    """A tensor, or one matrix of a tensor of rank 3, in a file of the source: bytes [begin, end) of the file."""
+    """A tensor, or what one expert has of a tensor, in a file of the source: bytes [begin, end) of the file."""
 
     file: str
     tensor: str
@@ -86,6 +87,16 @@ class SourceRange:
     def of(cls, file: str, entry: TensorEntry) -> SourceRange:
         """Return the whole of a tensor of a file."""
         return cls(file, entry.name, entry.dtype, entry.shape, entry.begin, entry.end)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is not quantized."""
+        return True
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """The shape of the tensor that it becomes without quantization."""
+        return self.shape
 
     @property
     def byte_count(self) -> int:
@@ -109,7 +120,17 @@ class QuantizedSource:
     @property
     def tensor(self) -> str:
         """The name of the weight, had it not been quantized."""
-        return f"{self.module}.weight"
+        return self.format.tensor_name(self.module)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is not quantized, but lies otherwise in the source."""
+        return isinstance(self.format, TransposedFloats)
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """The shape of that tensor."""
+        return self.format.tensor_shape(self.shape)
 
     @property
     def file(self) -> str:

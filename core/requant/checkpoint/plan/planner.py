@@ -31,6 +31,8 @@ from requant.checkpoint.plan.source import Reserve, Source, read_source, unlimit
 from requant.checkpoint.plan.stored_formats import stored_formats
 from requant.checkpoint.plan.warnings import left_out_warnings, quantization_warnings, tensor_parallel_warnings
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
+from requant.checkpoint.quantization_config import torchao
+from requant.checkpoint.quantization_config.methods import OF_OPENAI
 from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.selection import Selection, with_default_entries
@@ -121,6 +123,12 @@ def plan_conversion(store: Store, request: Request, reserve: Reserve = unlimited
 
 def plan_of(source: Source, request: Request, reserve: Reserve = unlimited) -> Plan:
     """Return the plan for a source that was read before."""
+    if quantization_of(source) is None and torchao.is_quantized(_metadata(source)):
+        raise CheckpointError(
+            "the metadata of the files say that torchao quantized the weights, and config.json does not: "
+            'correct it with {"quantization_config": {"quant_method": "torchao"}}',
+            file="config.json",
+        )
     if request.direction is Direction.QUANTIZE:
         return _quantization(source, request, reserve)
     return _dequantization(source, request)
@@ -133,6 +141,12 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
         )
     scheme = scheme_named(request.scheme)
     weight_format = scheme.format(request.profile)
+    if quantization_of(source) is OF_OPENAI:
+        raise CheckpointError(
+            "these are OpenAI's own files of gpt-oss, and no loader of quantized models knows their names: use "
+            "those that transformers loads, with model.layers.0.mlp.experts.gate_up_proj_blocks, in the directory that "
+            "original/ is in"
+        )
     profile = entry_named(CHECKPOINT_PROFILES, request.profile, "checkpoint profile")
     content = _content(source, request)
     names = [each.name for each in content.tensors]
@@ -184,11 +198,12 @@ class _Content:
 
 def _content(source: Source, request: Request) -> _Content:
     """Return what a checkpoint holds; what is quantized, as it is dequantized. Raises CheckpointError."""
-    quantization = quantization_of(source.config)
+    quantization = quantization_of(source)
     if quantization is None:
         if request.repack is not Repack.NO:
             raise CheckpointError(
-                "config.json has no quantization_config, so there are no codes and scales to move: quantize it instead"
+                "config.json has no quantization_config, so there are no codes and scales to move: use "
+                "`requant checkpoint quantize` instead"
             )
         if request.dtype is not None:
             raise ParameterError(
@@ -201,8 +216,9 @@ def _content(source: Source, request: Request) -> _Content:
     if dtype not in DTYPES_OF_WEIGHTS:
         raise CheckpointError(f"dtype is '{excerpt(dtype)}': choose one of {', '.join(DTYPES_OF_WEIGHTS)}")
     modules = {parameter_of(entry.name)[0] for shard in source.shards.values() for entry in shard.header.tensors}
+    metadata = _metadata(source)
     try:
-        formats = stored_formats(quantization, modules)
+        formats = stored_formats(quantization, modules, metadata)
     except CheckpointError as error:
         raise CheckpointError(f"{error.detail}: {_OTHERWISE}", file=error.file, tensor=error.tensor) from None
     if formats.name == "bitsandbytes" and (kind := source.config.get("model_type")) in _TRANSPOSED:
@@ -215,7 +231,14 @@ def _content(source: Source, request: Request) -> _Content:
     refusals.raise_any()
     warnings = (f"{dropped} scales of quantized activations are dropped",) if dropped else ()
     arithmetic = {"method": formats.name, "dtype": dtype, "quantization": _json(quantization).decode()}
+    if formats.name == torchao.METHOD:
+        arithmetic["metadata"] = _hash(metadata)
     return _Content(tuple(tensors), without_quantization(source.config, dtype), arithmetic, warnings)
+
+
+def _metadata(source: Source) -> list[dict[str, str] | None]:
+    """Return the metadata of each file."""
+    return [shard.header.metadata for shard in source.shards.values()]
 
 
 def _tied_head(config: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:
@@ -242,7 +265,7 @@ _OTHERWISE = "restore the weights with the program that wrote them, or start fro
 
 
 def _dequantization(source: Source, request: Request) -> Plan:
-    if quantization_of(source.config) is None:
+    if quantization_of(source) is None:
         raise CheckpointError(
             "config.json has no quantization_config, so the weights are not quantized: use them as they are"
         )

@@ -6,11 +6,14 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from requant.checkpoint.plan.model import QuantizeStep, Repack, Request, Task, WeightSource
+from requant.checkpoint.plan.model import QuantizedSource, QuantizeStep, Repack, Request, Task, WeightSource
 from requant.checkpoint.plan.quantization import fused_sets
 from requant.checkpoint.plan.refusals import abbreviate, ignore_patterns_for
 from requant.checkpoint.selection import Role, Selection, role_of
 from requant.checkpoint.storage.store import StoredFile
+from requant.checkpoint.weights.mxfp4 import GPT_OSS, Mxfp4
+from requant.checkpoint.weights.transposed import TransposedFloats
+from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import excerpt
 
 _ROW_PARALLEL = re.compile(r".*\.(?:o_proj|out_proj|wo|down_proj|w2|c_proj|fc2|dense_4h_to_h)$")
@@ -30,6 +33,7 @@ def quantization_warnings(
     return [
         *_entries_without_match(request, selection),
         *_unusual_modules(steps, config),
+        *_experts_of_gpt_oss(steps),
         *(_unfit_shapes(selection, tasks) if request.repack is Repack.NO else ()),
         *_partly_quantized(steps, tasks),
         *(_own_global_scales(steps) if fused else ()),
@@ -83,7 +87,29 @@ def is_known_to_load(tasks: Iterable[Task]) -> bool:
     """Return whether only modules are quantized that loaders take so: linear ones, and those they fuse together."""
     tasks = tuple(tasks)
     steps = {step.module: step for task in tasks for step in task.steps if isinstance(step, QuantizeStep)}
-    return all(role_of(module) is None for module in steps) and not _partly_quantized(steps, tasks)
+    usual = all(role_of(module) is None for module in steps) and not _experts_of_gpt_oss(steps)
+    return usual and not _partly_quantized(steps, tasks)
+
+
+def _experts_of_gpt_oss(steps: Mapping[str, QuantizeStep]) -> list[str]:
+    experts = [
+        module
+        for module, step in steps.items()
+        if isinstance(step.source, QuantizedSource) and _is_of_gpt_oss(step.source.format)
+    ]
+    if not experts:
+        return []
+    return [
+        f"{abbreviate(experts)} become linear modules with the names that llm-compressor gives them. transformers 5.23 "
+        'loads such experts of gpt-oss only with llm-compressor\'s patch_moe_mappings; with "re:.*experts.*" in ignore '
+        "they stay as transformers loads them"
+    ]
+
+
+def _is_of_gpt_oss(weight_format: WeightFormat) -> bool:
+    if isinstance(weight_format, Mxfp4):
+        return weight_format.layout == GPT_OSS
+    return isinstance(weight_format, TransposedFloats)
 
 
 def _partly_quantized(steps: Mapping[str, QuantizeStep], tasks: Iterable[Task]) -> list[str]:

@@ -126,13 +126,13 @@ class _Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.content.source.shape if isinstance(self.content, PlainWeight) else self.content.shape
+        return self.content.source.tensor_shape
 
     @property
     def has_values(self) -> bool:
         """Whether it can be read as f32, in rows."""
-        is_matrix = len(self.shape) == 2 and self.kind in ("BF16", "F16", "F32")
-        return is_matrix or isinstance(self.content, QuantizedWeight)
+        has_rows = len(self.shape) > 1 and self.kind in ("BF16", "F16", "F32")
+        return has_rows or isinstance(self.content, QuantizedWeight)
 
 
 def _tensors(store: Store) -> dict[str, _Tensor]:
@@ -143,7 +143,7 @@ def _tensors(store: Store) -> dict[str, _Tensor]:
     def plain(stored: SourceRange) -> _Tensor:
         return _Tensor(PlainWeight(files, stored), stored.dtype)
 
-    quantization = quantization_of(source.config)
+    quantization = quantization_of(source)
     if quantization is None:
         return {
             entry.name: plain(SourceRange.of(name, entry))
@@ -163,7 +163,7 @@ def _tensors(store: Store) -> dict[str, _Tensor]:
 def _compare_as_numbers(name: str, a: _Tensor, b: _Tensor) -> TensorDifference | None:
     if a.shape != b.shape or not (a.has_values and b.has_values):
         return _compare(name, a, b)
-    tally, columns, first = _Tally(), a.shape[1], None
+    (rows, columns), tally, first = a.content.shape, _Tally(), None
     for begin, end in row_ranges(a.content, b.content):
         x, y = a.content.numbers(begin, end), b.content.numbers(begin, end)
         unlike = (x != y) & ~(np.isnan(x) & np.isnan(y))
@@ -175,7 +175,7 @@ def _compare_as_numbers(name: str, a: _Tensor, b: _Tensor) -> TensorDifference |
     if not tally.differing:
         return None
     detail = "numbers differ" if a.kind == b.kind else f"{a.kind} in a, {b.kind} in b"
-    return replace(_difference(name, detail, a.shape[0] * columns, tally, Unit.VALUE), numbers=first)
+    return replace(_difference(name, detail, rows * columns, tally, Unit.VALUE), numbers=first)
 
 
 def _compare(name: str, a: _Tensor, b: _Tensor) -> TensorDifference | None:
@@ -216,15 +216,24 @@ class _Tally:
 
 
 def _compare_codes(name: str, a: QuantizedWeight, b: QuantizedWeight) -> TensorDifference | None:
-    tally, scales = _Tally(), 0
+    tally, scales, of_others = _Tally(), 0, _Tally()
     columns = a.shape[1]
     for begin, end in row_ranges(a, b):
-        of_a, of_b = a.codes(begin, end), b.codes(begin, end)
+        rows_a, rows_b = a.rows(begin, end), b.rows(begin, end)
+        if all(np.array_equal(part, rows_b.parts[suffix]) for suffix, part in rows_a.parts.items()):
+            continue
+        of_a, of_b = a.format.codes(rows_a), b.format.codes(rows_b)
         distances = np.abs(of_a.codes.astype(np.int32) - of_b.codes)
         tally.add(distances != 0, distances, begin * columns)
         scales += int(np.count_nonzero(of_a.scales.view(np.uint32) != of_b.scales.view(np.uint32)))
+        if not tally.differing and not scales:
+            x, y = (each.format.dequantize(rows, "F32").view(np.float32) for each, rows in ((a, rows_a), (b, rows_b)))
+            with np.errstate(invalid="ignore", over="ignore"):
+                unlike = (x != y) & ~(np.isnan(x) & np.isnan(y))
+                of_others.add(unlike, np.abs(x.astype(np.float64) - y), begin * columns)
     if not tally.differing and not scales:
-        return None
+        detail, elements = "zero points, or the signs or groups of scales, differ", a.shape[0] * columns
+        return _difference(name, detail, elements, of_others, Unit.VALUE) if of_others.differing else None
     detail = "codes differ" if tally.differing else "scales differ"
     return _difference(name, detail, a.shape[0] * columns, tally, Unit.STEPS, scales)
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from requant.checkpoint.plan.model import Direction
+from requant.checkpoint.plan.model import Direction, Repack
 from requant.checkpoint.plan.model import Request as ConversionRequest
 from requant.checkpoint.schemes import scheme_named
 from requant.errors import InvalidRequestError, UnknownNameError, default_pointer
@@ -125,11 +125,22 @@ _OF_QUANTIZATION = {
 }
 
 
+_OF_SELECTION = {
+    "ignore": "a repack moves all quantized weights",
+    "targets": "a repack moves all quantized weights",
+    "not_finite": "a repack refuses no weight for its values",
+}
+
+
 def _check_direction(body: CheckpointRequest) -> None:
     """Raise InvalidRequestError for a member without effect. Defaults may be written out: some clients do that."""
-    if body.direction is Direction.QUANTIZE:
+    if body.direction is Direction.DEQUANTIZE:
+        without_effect = _OF_QUANTIZATION
+    elif body.repack is not Repack.NO:
+        without_effect = _OF_SELECTION
+    else:
         return
-    for name, why in _OF_QUANTIZATION.items():
+    for name, why in without_effect.items():
         default = CheckpointRequest.model_fields[name].default
         if name in body.model_fields_set and getattr(body, name) not in (default, []):
             raise InvalidRequestError.of_field(f"/{name}", "unexpected", why)
@@ -142,6 +153,7 @@ def _call(body: CheckpointRequest) -> CheckpointCall:
     if body.direction is Direction.QUANTIZE and scheme is None:
         raise InvalidRequestError.of_field("/scheme", "missing", "quantizing requires a scheme")
     profile = body.profile if "profile" in sent else ""
+    repacks = body.repack is not Repack.NO
     if scheme is not None and not profile:
         with default_pointer("/scheme"):
             profile = scheme_named(scheme).profiles[0]
@@ -152,10 +164,12 @@ def _call(body: CheckpointRequest) -> CheckpointCall:
             direction=body.direction,
             scheme=scheme,
             profile=profile,
-            ignore=tuple(body.ignore) if body.direction is Direction.QUANTIZE else (),
+            ignore=tuple(body.ignore) if body.direction is Direction.QUANTIZE and not repacks else (),
             targets=tuple(body.targets),
             not_finite=body.not_finite,
             dtype=body.dtype if "dtype" in sent else None,
+            repack=body.repack,
+            certify=body.certify or repacks,
         ),
     )
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from requant.checkpoint.jobs import JobState
-from requant.checkpoint.plan.model import Direction, NotFinite
+from requant.checkpoint.plan.model import Direction, NotFinite, Repack
 from requant.checkpoint.selection import DEFAULT_IGNORE
 from requant_service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel
 
@@ -52,6 +52,18 @@ class CheckpointRequest(RequestModel):
         default=ABSENT,
         description="The dtype of dequantized weights, also of those that are then quantized in another way. "
         "Default: the one in config.json, else BF16. Not for a checkpoint that is not quantized.",
+    )
+    repack: Repack = Field(
+        default=Repack.NO,
+        strict=False,
+        description="Whether codes and scales of a quantized checkpoint are moved to another format in place of being "
+        "dequantized and quantized: `exact` fails where the other format cannot hold the same numbers, `rounded` "
+        "stores the nearest. Without a scheme, in the direction `dequantize`, it is the same for `dtype`.",
+    )
+    certify: bool = Field(
+        default=False,
+        description="Compare each number of the source with the one that is written, and state in the manifest which "
+        "tensors are exact, widened or rounded, and the SHA-256 of all files. A repack always does.",
     )
     dry_run: bool = Field(default=False, description="Return the plan without converting anything.")
 

@@ -59,6 +59,28 @@ def _differences(a: Path, b: Path) -> dict[str, TensorDifference]:
     return {each.tensor: each for each in diff(open_store(a), open_store(b)).differences}
 
 
+@pytest.mark.parametrize(
+    ("scheme", "profile", "part"),
+    [
+        ("W4A16_ASYM", "compressed-tensors-cpu", "weight_zero_point"),
+        ("AWQ", "autoawq", "qzeros"),
+        ("GPTQ_W4A16:asymmetric", "auto-round", "qzeros"),
+    ],
+)
+def test_zero_points_differ(source: Path, tmp_path: Path, scheme: str, profile: str, part: str) -> None:
+    """Where codes and scales are the same."""
+    quantized = _quantize(source, tmp_path / "quantized", scheme, profile)
+    name = f"{UP.removesuffix('.weight')}.{part}"
+    dtype, zeros = read_safetensors(quantized / FILE)[name]
+    other = zeros.copy()
+    other.view(np.uint8).reshape(-1)[0] ^= 1
+    found = _differences(quantized, _changed(quantized, tmp_path, {name: (dtype, other)}))
+    (difference,) = found.values()
+    assert difference.tensor == UP
+    assert difference.detail.startswith("zero points")
+    assert difference.differing > 0
+
+
 def test_equal(source: Path) -> None:
     assert diff(open_store(source), open_store(source)).compared == 3
     assert not _differences(source, source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.interop.conformance.rows import ONLY_READ, QUARK
 from tests.interop.conformance.subject import (
     Subject,
     calibration,
@@ -36,6 +37,9 @@ _TYPE_TEXT = "The operand is the text of the type, which is compared live under 
 _DOCUMENT = "The rules come from its documentation; the package has no function that takes a type."
 
 NOT_COMPARED: Mapping[Subject, str] = {
+    checkpoint(QUARK, "dequantize", ONLY_READ[QUARK]): "The tests do not install amd-quark; "
+    "tests/interop/checkpoint/test_quark.py compares with its layers where it is. Checked instead against an "
+    "independent oracle (tests/oracles).",
     profile("stablehlo", "matmul"): _STABLEHLO,
     profile("stablehlo", "conv2d"): _STABLEHLO,
     **{

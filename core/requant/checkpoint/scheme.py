@@ -17,6 +17,9 @@ GROUP_OPTION = "group=SIZE"
 MakeConfig = Callable[[Sequence[str], Sequence[str], Sequence[str]], Members]
 """Returns the member `quantization_config` for targets, ignore and the modules that are not quantized."""
 
+MakeFiles = Callable[[Sequence[str]], Mapping[str, bytes]]
+"""Returns small files by name, for the modules that are not quantized."""
+
 
 @dataclass(frozen=True)
 class Scheme:
@@ -24,7 +27,8 @@ class Scheme:
 
     `name`: with its options. `profiles`: the names of those that it can be computed by, the default first. `fused`:
     whether the weights of a fused set (q/k/v_proj, gate/up_proj) share a scale. `always_ignored`: more entries of
-    `ignore`, for modules that its loaders never take quantized. `metadata`: that of the files' headers.
+    `ignore`, for modules that its loaders never take quantized. `metadata`: that of the files' headers. `make_files`:
+    what its loaders look for beside config.json.
     """
 
     name: str
@@ -35,6 +39,7 @@ class Scheme:
     make_config: MakeConfig
     always_ignored: tuple[str, ...] = ()
     metadata: Mapping[str, str] | None = None
+    make_files: MakeFiles | None = None
 
     def format(self, profile: str) -> WeightFormat:
         """Return the weight format by a profile. Raises UnknownNameError, or ParameterError if it is for others."""
@@ -51,6 +56,10 @@ class Scheme:
         `left`: the names of all modules with a weight of two dimensions that is not quantized.
         """
         return self.make_config(targets, ignore, left)
+
+    def settings(self, left: Sequence[str]) -> Mapping[str, bytes]:
+        """Return the files that say besides how weights are quantized, by name."""
+        return {} if self.make_files is None else self.make_files(left)
 
 
 OF_TORCH = {"format": "pt"}

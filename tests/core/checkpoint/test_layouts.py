@@ -416,7 +416,7 @@ def test_states_that_are_not_read(state: bytes, message: str) -> None:
         ({**AWQ, "zero_point": False}, "zero_point False"),
         ({**AWQ, "group_size": None}, "group_size is None"),
         ({**AWQ, "pack_method": "order"}, "pack_method 'order'"),
-        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "in 8 bits"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True, "load_in_4bit": True}, "load_in_8bit True"),
         (
             {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "fp4"},
             "type 'fp4'",

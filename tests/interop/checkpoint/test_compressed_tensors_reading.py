@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from tests.interop.checkpoint import llm_compressor
-from tests.interop.checkpoint.conversion import dequantize
+from tests.interop.checkpoint.conversion import CPU, dequantize
 from tests.interop.checkpoint.source_model import DTYPES, LLAMA, SourceModel, llama, mixture_of_experts
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import checkpoint
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
 
@@ -49,13 +53,17 @@ def decompressed(folder: Path) -> dict[str, torch.Tensor]:
     return {name: tensor for name, tensor in found.items() if not name.endswith(("k_scale", "v_scale", "q_scale"))}
 
 
-def assert_restored(folder: Path, target: Path, dtype: str | None = None) -> None:
+def assert_restored(folder: Path, target: Path, schemes: Iterable[str]) -> None:
+    """Compare all tensors. `schemes`: of the weights."""
     expected = decompressed(folder)
-    restored = tensors(dequantize(folder, target, dtype))
+    restored = tensors(dequantize(folder, target))
     assert sorted(restored) == sorted(expected)
+    elements = 0
     for name, tensor in expected.items():
         converted = tensor.to(restored[name].dtype) if tensor.is_floating_point() else tensor
         assert torch.equal(restored[name].reshape(-1).view(torch.uint8), converted.reshape(-1).view(torch.uint8)), name
+        elements += tensor.numel()
+    record(systems.COMPRESSED_TENSORS, [checkpoint(scheme, "dequantize", CPU) for scheme in schemes], elements)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +72,8 @@ def assert_restored(folder: Path, target: Path, dtype: str | None = None) -> Non
 )
 def test_presets(scheme: str, dtype: str, tmp_path: Path) -> None:
     source = mixture_of_experts(DTYPES[dtype]).save(tmp_path / "source")
-    assert_restored(llm_compressor.quantize(source, tmp_path / "quantized", scheme, IGNORE), tmp_path / "restored")
+    folder = llm_compressor.quantize(source, tmp_path / "quantized", scheme, IGNORE)
+    assert_restored(folder, tmp_path / "restored", [scheme])
 
 
 GROUPS: dict[str, tuple[list[str], str]] = {
@@ -127,7 +136,8 @@ def test_groups_with_formats_of_their_own(dtype: str, tmp_path: Path) -> None:
     plain = {name: value for shard in source.shards for name, value in shard.items() if "experts.g" not in name}
     plain = {name: value for name, value in plain.items() if not name.endswith("experts.down_proj")}
     shards = tuple({name: value for name, value in shard.items() if name in plain} for shard in source.shards)
-    assert_restored(mixed(tmp_path, SourceModel(source.config, shards), GROUPS, CACHE), tmp_path / "restored")
+    folder = mixed(tmp_path, SourceModel(source.config, shards), GROUPS, CACHE)
+    assert_restored(folder, tmp_path / "restored", [scheme for _, scheme in GROUPS.values()])
 
 
 def test_transformers_loads_the_same_weights(tmp_path: Path) -> None:
@@ -186,3 +196,4 @@ def test_groups_in_the_order_of_activations(bits: int, symmetric: bool, dtype: s
     (folder / "config.json").write_text(json.dumps({"dtype": names[dtype], "quantization_config": quantization}))
     restored = tensors(dequantize(folder, tmp_path / "restored"))["a.weight"]
     assert torch.equal(restored.view(torch.uint8), expected.contiguous().view(torch.uint8))
+    record(systems.COMPRESSED_TENSORS, [checkpoint(f"W{bits}A16", "dequantize", CPU)], expected.numel())

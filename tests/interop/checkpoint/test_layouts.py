@@ -24,6 +24,7 @@ from tests.interop.checkpoint.conversion import dequantize, quantize
 from tests.interop.checkpoint.source_model import DTYPES, LLAMA, llama, weights
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record
+from tests.interop.conformance.rows import GPTQ_OF_3_BITS, ONLY_READ
 from tests.interop.conformance.subject import checkpoint
 from tests.interop.conformance.systems import System
 from tests.support.stored_weights import quantized
@@ -145,11 +146,15 @@ def test_gptq_weights_of_auto_round(width: int, version: int, dtype: str) -> Non
         ours = torch.from_numpy(form.dequantize(rows_of, NAMES[dtype])).view(DTYPES[dtype])
         theirs = layer(torch.eye(columns, dtype=DTYPES[dtype])).t()
         # A product with the unit matrix adds zeros, which take the sign of -0.
-        same = (ours == theirs) | (ours.isinf() | theirs.isnan())
+        compared, left = ~(ours.isinf() | theirs.isnan()), {}
         if version == 1:
             stored_zeros = torch.from_numpy(_fields(parts["qzeros"], width)[:, :rows].T.copy())
-            same |= (stored_zeros == 2**width - 1)[:, g_idx.long()]
-        assert same.all()
+            borrowed = (stored_zeros == 2**width - 1)[:, g_idx.long()]
+            compared, left = compared & ~borrowed, {"auto_round_borrowed_zero_point": int(borrowed.sum())}
+        assert torch.equal(ours[compared], theirs[compared])
+        name = GPTQ_OF_3_BITS if width == 3 else f"GPTQ_W{width}A16"
+        elements = int((compared & (ours != 0)).sum())
+        record(systems.AUTO_ROUND, [checkpoint(name, "dequantize", "auto-round")], elements, 0, left)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -188,6 +193,8 @@ def test_float_weights_of_auto_round(kind: str, dtype: str) -> None:
         # As bits: the sign of a zero counts.
         integers = torch.int32 if dtype == "f32" else torch.int16
         assert torch.equal(ours[numbers].view(integers), theirs[numbers].view(integers))
+        name = f"{kind} of AutoRound"
+        record(systems.AUTO_ROUND, [checkpoint(name, "dequantize", ONLY_READ[name])], ours.numel())
 
 
 QLINEAR = "auto_round_extension.torch.qlinear_torch"

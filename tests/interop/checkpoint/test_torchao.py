@@ -28,6 +28,10 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, To
 
 from tests.interop.checkpoint.conversion import dequantize
 from tests.interop.checkpoint.source_model import DTYPES, LLAMA, weights
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.rows import ONLY_READ
+from tests.interop.conformance.subject import checkpoint
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
 
@@ -71,6 +75,9 @@ def assert_restored(tmp_path: Path, found: dict[str, torch.Tensor]) -> None:
             same = ours[numbers].view(bits) if numbers.any() else ours[numbers]
             theirs = expected.contiguous()[numbers].view(bits) if numbers.any() else expected[numbers]
             assert torch.equal(same.to(torch.int32), theirs.to(torch.int32)), tensor
+            if not plain:
+                of = f"{type(value).__name__} of torchao"
+                record(systems.TORCHAO, [checkpoint(of, "dequantize", ONLY_READ[of])], expected.numel())
 
 
 def random_bytes(like: torch.Tensor, generator: torch.Generator, most: int = 256) -> torch.Tensor:

@@ -22,7 +22,18 @@ from tests.interop.conformance import subject
 from tests.interop.conformance.subject import Subject
 
 FP4_OF_DEEPSEEK, MXFP4_OF_GPT_OSS = "FP4 of DeepSeek-V4", "MXFP4 of gpt-oss"
-ONLY_READ = {FP4_OF_DEEPSEEK: "transformers", MXFP4_OF_GPT_OSS: "transformers"}
+GPTQ_OF_3_BITS, QUARK = "GPTQ of 3 bits", "weights of AMD Quark"
+ONLY_READ = {
+    FP4_OF_DEEPSEEK: "transformers",
+    MXFP4_OF_GPT_OSS: "transformers",
+    GPTQ_OF_3_BITS: "auto-round",
+    **{f"{name} of AutoRound": "auto-round" for name in ("MXFP4", "MXFP8", "NVFP4")},
+    **{
+        f"{name} of torchao": "torchao"
+        for name in ("Float8Tensor", "Int8Tensor", "IntxUnpackedToInt8Tensor", "MXTensor", "NVFP4Tensor")
+    },
+    QUARK: "quark",
+}
 """Formats of checkpoints that no scheme quantizes to, and whose values they have."""
 
 

@@ -27,23 +27,28 @@ _MARKS = {
     "qweight",
     "scales",
     "weight.absmax",
+    "SCB",
     "_weight_qdata",
 }
 """Parameters that a module has only if its weight is quantized."""
 
 _OF_WEIGHTS = _MARKS | {
-    "weight_zero_point", "weight_g_idx", "weight_shape", "weight_scale_2", "qzeros", "g_idx", "_weight_scale",
-    "_weight_zero_point", "_weight_per_tensor_scale", "_weight_scale_and_zero", "_weight_act_pre_scale",
+    "weight_zero_point", "weight_g_idx", "weight_shape", "weight_scale_2", "qzeros", "g_idx", "pre_quant_scale",
+    "svdquant_lora_a", "svdquant_lora_b", "weight_format", "_weight_scale", "_weight_zero_point",
+    "_weight_per_tensor_scale", "_weight_scale_and_zero", "_weight_act_pre_scale",
 }  # fmt: skip
 """Parameters of which a plain checkpoint has none."""
 
 ACTIVATIONS = {
     "input_scale", "input_zero_point", "input_global_scale", "output_scale", "output_zero_point", "output_global_scale",
     "k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "q_zero_point", "k_global_scale", "v_global_scale",
-    "q_global_scale", "activation_scale", "_weight_act_quant_scale", "_weight_act_quant_zero_point",
+    "q_global_scale", "activation_scale", "input_scale_ub", "_weight_act_quant_scale", "_weight_act_quant_zero_point",
     "_weight_act_per_tensor_scale",
 }  # fmt: skip
 """Parameters for quantized activations, of which a plain checkpoint has none."""
+
+_OF_EXPERTS = ("_weight_scale", "_weight_scale_2")
+"""How names of parameters end that ModelOpt gives to experts of rank 3: `gate_up_proj_weight_scale`."""
 
 _CODES = ("I8", "U8")
 _SMALL_FLOATS = {name for name, dtype in DTYPES.items() if name.startswith("F") and dtype.bits <= 8}
@@ -117,6 +122,13 @@ def dequantized_tensors(
                     file=part.file,
                     tensor=part.tensor,
                 )
+            elif parameter.endswith(_OF_EXPERTS):
+                refusals.add(
+                    "is a scale of experts in one tensor of rank 3, which are not read in this format",
+                    "store each expert in a tensor of its own, as ModelOpt's export does for most models",
+                    file=part.file,
+                    tensor=part.tensor,
+                )
             elif part.dtype in _SMALL_FLOATS:
                 refusals.add(
                     f"is {part.dtype}, but its module has no known scale to dequantize it with",
@@ -136,8 +148,10 @@ def dequantized_tensors(
                 tensors.append(SourceTensor(part.tensor, part))
     if not quantized and not refusals.count:
         refusals.add(
-            "config.json says that the weights are quantized, but no module has a scale",
-            "remove quantization_config from config.json if they are plain, or download the checkpoint again",
+            "config.json, or hf_quant_config.json beside it, says that the weights are quantized, but no module has a "
+            "scale",
+            "remove quantization_config from config.json, or hf_quant_config.json, if they are plain, or download the "
+            "checkpoint again",
         )
     return sorted_in_pieces(tensors, _place), left_out
 

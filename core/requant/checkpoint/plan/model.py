@@ -202,6 +202,7 @@ class Plan:
 
     `carried`: files of the source that are copied as they are. `index` and `config`: the texts of
     `model.safetensors.index.json` (None for a single file without one) and `config.json`, which are written last.
+    `settings`: other small files that are written with them, by name.
     """
 
     request: Request
@@ -212,6 +213,7 @@ class Plan:
     index: bytes | None
     config: bytes
     warnings: tuple[str, ...] = ()
+    settings: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def steps(self) -> Iterator[Step]:

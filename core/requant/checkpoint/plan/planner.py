@@ -41,6 +41,7 @@ from requant.errors import CheckpointError, ParameterError, excerpt
 from requant.errors.cancellation import checked
 from requant.errors.names import entry_named, unknown_name
 
+NO_SETTINGS: Mapping[str, bytes] = {}
 PLAN_VERSION = 1
 """Raised whenever the same headers are filled with other bytes."""
 
@@ -52,6 +53,7 @@ def digest_of(
     tasks: Iterable[Task],
     carried: Iterable[StoredFile],
     config: bytes,
+    settings: Mapping[str, bytes] = NO_SETTINGS,
 ) -> str:
     """Return the SHA-256, in hex, of all that the outputs depend on. `arithmetic`: the profile with its version.
 
@@ -70,6 +72,7 @@ def digest_of(
             "carried": [[file.name, file.size, file.version] for file in carried],
             "outputs": [[task.output, hashlib.sha256(task.head).hexdigest()] for task in tasks],
             "config": config.decode(),
+            **({"settings": {name: text.decode() for name, text in settings.items()}} if settings else {}),
         }
     )
 
@@ -98,6 +101,9 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _HEAD = "lm_head"
 _MATRIX = 2
 _WITH_HEAD = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+_TRANSPOSED = ("gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp")
+"""Models with Conv1D, whose plain weights are [in, out]. Source: transformers 5.23.0, `Bnb8bitQuantize` and
+`Bnb4bitQuantize` (`integrations/bitsandbytes.py`)."""
 DTYPES_OF_WEIGHTS = ("BF16", "F16", "F32")
 
 
@@ -164,15 +170,17 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     warnings = quantization_warnings(request, selection, tasks, content.config, fused=scheme.fused)
     arithmetic = {"profile": profile.name, "system": profile.system, "version": profile.version, **content.arithmetic}
     config = with_quantization(content.config, members)
+    settings = scheme.settings((*_left(tasks), *head))
     return Plan(
         request,
-        digest_of(source, request, arithmetic, tasks, carried, config),
+        digest_of(source, request, arithmetic, tasks, carried, config, settings),
         tuple(shard.file for shard in source.shards.values()),
         tasks,
         carried,
         index_of(tasks),
         config,
         (*warnings, *content.warnings, *left_out_warnings(left_out), *tensor_parallel_warnings(tasks)),
+        settings,
     )
 
 
@@ -213,6 +221,10 @@ def _content(source: Source, request: Request) -> _Content:
         formats = stored_formats(quantization, modules, metadata)
     except CheckpointError as error:
         raise CheckpointError(f"{error.detail}: {_OTHERWISE}", file=error.file, tensor=error.tensor) from None
+    if formats.name == "bitsandbytes" and (kind := source.config.get("model_type")) in _TRANSPOSED:
+        raise CheckpointError(
+            f"bitsandbytes stores the weights of a model of type '{kind}' transposed, which is not undone: {_OTHERWISE}"
+        )
     refusals = Refusals()
     of_scales = request.repack is not Repack.NO and request.scheme is not None and request.dtype is None
     tensors, dropped = dequantized_tensors(source, formats, dtype, refusals, of_scales=of_scales)

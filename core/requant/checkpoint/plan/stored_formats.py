@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from requant.checkpoint.name_patterns import NamePatterns, check_linear
-from requant.checkpoint.quantization_config import compressed_tensors, methods, quark, torchao
+from requant.checkpoint.name_patterns import NamePatterns, ShellPatterns, check_linear
+from requant.checkpoint.quantization_config import compressed_tensors, methods, model_optimizer, quark, torchao
 from requant.checkpoint.selection import ALL, Role, role_of
 from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError, ParameterError, excerpt
@@ -22,7 +22,7 @@ class StoredFormats:
     """The formats of a checkpoint. `name`: of the method, for messages.
 
     `patterns`, `formats`: by the modules for which they are stated, of which the first counts. `embeddings`: of modules
-    that are named like one. `every`: of all others.
+    that are named like one. `every`: of all others. `excluded`: what has none, before all these.
     """
 
     name: str
@@ -30,9 +30,12 @@ class StoredFormats:
     formats: Sequence[WeightFormat | None]
     embeddings: WeightFormat | None
     every: WeightFormat | None
+    excluded: ShellPatterns | None = None
 
     def of(self, module: str) -> WeightFormat | None:
         """Return how a module's weight is stored, None if config.json does not describe it."""
+        if self.excluded is not None and self.excluded.match(module):
+            return None
         number = self.patterns.first(module)
         if number is not None:
             return self.formats[number]
@@ -47,7 +50,7 @@ def stored_formats(quantization: Members, modules: Collection[str], metadata: to
     `modules`: those of the checkpoint. `metadata`: of its files, in which torchao states them.
     """
     method = quantization.get("quant_method", compressed_tensors.METHOD if "config_groups" in quantization else None)
-    known = (compressed_tensors.METHOD, *methods.METHODS, quark.METHOD, torchao.METHOD)
+    known = (compressed_tensors.METHOD, *methods.METHODS, quark.METHOD, torchao.METHOD, *model_optimizer.METHODS)
     if not isinstance(method, str) or method not in known:
         raise CheckpointError(
             f"quant_method '{excerpt(str(method))}' is not supported; expected one of {', '.join(known)}"
@@ -61,6 +64,8 @@ def stored_formats(quantization: Members, modules: Collection[str], metadata: to
             return _stored_formats(method, stated, quark.format_of_others(quantization))
         if method == torchao.METHOD:
             return _stored_formats(method, list(torchao.formats_of_metadata(metadata)), None)
+        if method in model_optimizer.METHODS:
+            return _model_optimizer(quantization, modules)
         return _other_method(method, quantization, modules)
     except ParameterError as error:
         # A pattern: it was not given by the caller.
@@ -104,6 +109,19 @@ def _other_method(method: str, quantization: Members, modules: Collection[str]) 
     names = [(name, weight_format) for name, weight_format in named.items() if name in modules]
     searched = [(f"re:.*(?:{text})", weight_format) for text, weight_format in named.items() if text not in modules]
     return _stored_formats(method, [*names, *searched, *methods.formats_of_expressions(quantization)], every)
+
+
+def _model_optimizer(quantization: Members, modules: Collection[str]) -> StoredFormats:
+    stated = model_optimizer.formats_from_config(quantization)
+    named = []
+    for module in modules if stated.layers else ():
+        above = module
+        while above and above not in stated.layers:
+            above = above.rpartition(".")[0]
+        if above:
+            named.append((module, stated.layers[above]))
+    formats = _stored_formats(model_optimizer.METHOD, named, stated.every)
+    return replace(formats, excluded=ShellPatterns(stated.excluded))
 
 
 def _is_class(target: str) -> bool:

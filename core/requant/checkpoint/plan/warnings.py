@@ -185,8 +185,10 @@ def tensor_parallel_warnings(tasks: Iterable[Task]) -> list[str]:
 def _add_groups(groups: dict[tuple[int, int], list[str]], step: QuantizeStep) -> None:
     """Note the weights whose columns are split over tensor-parallel ranks."""
     for tensor in _stored(step):
-        if len(tensor.shape) == 2 and tensor.suffix in _GROUPS:
-            count = tensor.shape[_GROUPS[tensor.suffix]]
+        # ModelOpt writes the scales of blocks as [rows, 1, columns, 1].
+        shape = tensor.shape[::2] if len(tensor.shape) == 4 else tensor.shape
+        if len(shape) == 2 and tensor.suffix in _GROUPS:
+            count = shape[_GROUPS[tensor.suffix]]
             if count > 1:
                 groups.setdefault((step.source.shape[1], count), []).append(step.module)
 

@@ -11,7 +11,10 @@
 - awq, its GEMM layout: autoawq 0.2.9, `AwqConfig.to_transformers_dict` (`models/_config.py`); transformers 5.23.0,
   `AwqConfig`; vLLM 0.33.0, `AWQConfig` (`model_executor/layers/quantization/awq.py`).
 - mxfp4, the experts of gpt-oss: transformers 5.23.0, `Mxfp4Config`, which says nothing of how they are stored.
-- bitsandbytes with NF4: transformers 5.23.0, `BitsAndBytesConfig.to_dict` (`utils/quantization_config.py`).
+- bitsandbytes with NF4, and LLM.int8, which is read only: transformers 5.23.0, `BitsAndBytesConfig.to_dict`
+  (`utils/quantization_config.py`).
+- fbgemm_fp8 is read only: transformers 5.23.0, `FbgemmFp8Linear` (`integrations/fbgemm_fp8.py`). A weight is stored as
+  compressed-tensors stores FP8 with a scale for each channel, which is F32: value = f32(code * weight_scale).
 """
 
 from __future__ import annotations
@@ -33,8 +36,10 @@ from requant.checkpoint.scheme import (
     parse_options,
 )
 from requant.checkpoint.weights.awq import Awq
+from requant.checkpoint.weights.compressed_tensors import CHANNEL, FloatQuantized
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.llm_int8 import LlmInt8
 from requant.checkpoint.weights.mxfp4 import Mxfp4Experts
 from requant.checkpoint.weights.nf4 import Nf4
 from requant.checkpoint.weights.weight_format import WeightFormat
@@ -248,12 +253,15 @@ def _nf4_to_config(weight_format: Nf4, left: Sequence[str]) -> Members:
     }
 
 
-def _nf4_from_config(members: Mapping[str, Any]) -> Nf4:
+def _bitsandbytes_from_config(members: Mapping[str, Any]) -> WeightFormat:
     kind = members.get("bnb_4bit_quant_type")
-    if members.get("load_in_4bit", members.get("_load_in_4bit")) is not True or kind != "nf4":
+    of_8, of_4 = (members.get(f"load_in_{bits}bit", members.get(f"_load_in_{bits}bit")) is True for bits in (8, 4))
+    if of_8 and not of_4:
+        return LlmInt8()
+    if of_8 or not of_4 or kind != "nf4":
         raise CheckpointError(
-            f"bitsandbytes weights with bnb_4bit_quant_type '{excerpt(str(kind))}', or in 8 bits, are not supported; "
-            "expected load_in_4bit true and nf4"
+            f"bitsandbytes weights with load_in_4bit {of_4}, load_in_8bit {of_8} and bnb_4bit_quant_type "
+            f"'{excerpt(str(kind))}' are not supported; expected load_in_8bit true, or load_in_4bit true and nf4"
         )
     if members.get("bnb_4bit_quant_storage", "uint8") != "uint8":
         raise CheckpointError("bnb_4bit_quant_storage is not uint8; expected codes stored as bytes")
@@ -280,7 +288,8 @@ PRESETS: Mapping[str, Preset] = {
 METHODS: Mapping[str, Callable[[Mapping[str, Any]], WeightFormat]] = {
     "fp8": _fp8_from_config,
     "awq": _awq_from_config,
-    "bitsandbytes": _nf4_from_config,
+    "bitsandbytes": _bitsandbytes_from_config,
+    "fbgemm_fp8": lambda _: FloatQuantized(CHANNEL, rounds=True),
     "mxfp4": _mxfp4_from_config,
     "gptq": _gptq_from_config,
     "auto-round": _auto_round_from_config,

@@ -9,10 +9,10 @@ Source: amd-quark 0.13, `get_layer_quant_config` (`export/main_export/quant_conf
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from requant.checkpoint.name_patterns import shell_expression
 from requant.checkpoint.quantization_config.members import MAX_ROWS, member, strings
 from requant.checkpoint.weights.quark import (
     CODES,
@@ -44,8 +44,6 @@ _SCHEMES = {
     **dict.fromkeys(("int8", "uint8", "int4", "uint4"), (PER_TENSOR, PER_CHANNEL, PER_GROUP)),
 }
 _AXES = {PER_CHANNEL: (0, -2), PER_GROUP: (1, -1)}
-_WILDCARD = re.compile(r"[*?\[]")
-_PARTS_OF_PATTERN = re.compile(r"\*|\?|\[!?\]?[^\]]*\]|.", re.DOTALL)
 
 
 def formats_of_patterns(members: Mapping[str, Any]) -> Iterator[tuple[str, WeightFormat | None]]:
@@ -54,11 +52,11 @@ def formats_of_patterns(members: Mapping[str, Any]) -> Iterator[tuple[str, Weigh
     Raises CheckpointError for what is not supported.
     """
     for pattern in strings(members, "exclude"):
-        yield _expression(pattern), None
+        yield shell_expression(pattern), None
     layers = member(members, "layer_quant_config", dict) or {}
     for pattern in layers:
         place = f"{_PLACE}.layer_quant_config"
-        yield _expression(pattern), _format(members, member(layers, pattern, dict, place) or {}, place)
+        yield shell_expression(pattern), _format(members, member(layers, pattern, dict, place) or {}, place)
 
 
 def format_of_others(members: Mapping[str, Any]) -> WeightFormat | None:
@@ -90,22 +88,6 @@ def check(members: Mapping[str, Any]) -> None:
         raise CheckpointError(
             f"export.weight_format is '{excerpt(weight_format)}', weights before they are quantized; expected {_REAL}"
         )
-
-
-def _expression(pattern: str) -> str:
-    """Return a name as it is, and a pattern of a shell as an expression."""
-    if _WILDCARD.search(pattern) is None:
-        return pattern
-    return f"re:{''.join(map(_translated, _PARTS_OF_PATTERN.findall(pattern)))}\\Z"
-
-
-def _translated(part: str) -> str:
-    if part in ("*", "?"):
-        return "." if part == "?" else ".*"
-    if len(part) == 1:
-        return re.escape(part)
-    inside = part[1:-1].replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
-    return f"[^{inside[1:]}]" if inside.startswith("!") else f"[{inside}]"
 
 
 def _format(members: Mapping[str, Any], layer: Mapping[str, Any], place: str) -> WeightFormat | None:

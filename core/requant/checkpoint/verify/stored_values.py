@@ -5,7 +5,7 @@
 | scales in BF16, F16, F32 | NaN, infinite, negative (not with GPTQ's symmetric codes), 0 of a code that is not 0 |
 | scales in E4M3 (NVFP4) | NaN, negative, 0 of a code that is not 0 |
 | scales in E8M0 (MX formats, UE8M0) | 255: the NaN, or infinite, or 2^128, by the loader; 0 is 2^-127 |
-| `weight_global_scale` | NaN, infinite, negative, 0 |
+| `weight_global_scale`, `weight_scale_2`, `pre_quant_scale` | NaN, infinite, negative, 0 |
 | FP8 codes | NaN, and of E5M2 infinite |
 | integers of fewer than 8 bits in bytes, and their zero points | beyond the bits |
 | FP6 codes in bytes | bits beyond the six |
@@ -13,12 +13,13 @@
 | zero points of GPTQ with symmetric codes | not half of the range, which loaders take for them without looking |
 | `g_idx` | a group that there is not |
 | NF4's `quant_map` | not finite, not ascending |
+| LLM.int8's codes, `weight_format` | -128; not 0, the order of rows |
 | scales of activations | NaN, infinite, negative, 0 |
 | all codes of a weight | stand for 0 |
 
-compressed-tensors, GPTQ and AWQ write no scale of 0 for zeros, but an epsilon; NF4 writes 0, and so do other programs
-in NVFP4. Such a scale is no fault where its codes stand for 0. Packed codes of all bits are not read, except for
-scales of 0 and until one is found that is not 0.
+compressed-tensors, GPTQ and AWQ write no scale of 0 for zeros, but an epsilon; NF4 and LLM.int8 write 0, and so do
+other programs in NVFP4. Such a scale is no fault where its codes stand for 0. Packed codes of all bits are not read,
+except for scales of 0 and until one is found that is not 0.
 """
 
 from __future__ import annotations
@@ -40,13 +41,21 @@ from requant.checkpoint.run.work import in_threads
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.verify.structure import Fault
-from requant.checkpoint.weights import nf4, quark, torchao
+from requant.checkpoint.weights import llm_int8, nf4, quark, torchao
 from requant.checkpoint.weights.awq import Awq
 from requant.checkpoint.weights.block_scaled import MxWeight, Nvfp4Weight
 from requant.checkpoint.weights.compressed_tensors import FloatQuantized, IntQuantized, PackQuantized
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.floats import EPSILON, Array, values
 from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.llm_int8 import LlmInt8
+from requant.checkpoint.weights.model_optimizer import (
+    SCALE_2,
+    SMOOTHING,
+    FloatGroups,
+    Int4RowPairs,
+    ModelOptimizerWeight,
+)
 from requant.checkpoint.weights.mxfp4 import GPT_OSS, Mxfp4, Mxfp4Experts
 from requant.checkpoint.weights.nf4 import Nf4, is_written_state
 from requant.checkpoint.weights.packing import packed, padded
@@ -120,7 +129,7 @@ def _check_weight(files: Files, source: QuantizedSource) -> _Findings:
             if lost is not None:
                 detail = f"{_fault(source.stored[scales], zero_scales).detail}; their codes are not all 0, and are lost"
                 findings.faults.append(Fault(detail, codes.file, source.stored[scales].tensor, lost))
-            elif not isinstance(source.format, Nf4):
+            elif not isinstance(source.format, Nf4 | LlmInt8):
                 findings.unusual.append(_fault(source.stored[scales], zero_scales))
         if not findings.faults and _is_zero(weight, codes):
             findings.faults.append(Fault("all codes stand for 0: the whole weight is 0", codes.file, codes.tensor))
@@ -163,7 +172,7 @@ def _violations(files: Files, source: SourceRange, check: Check) -> list[_Violat
     return list(violations.values())
 
 
-_SCALES = ("weight_scale", "weight_scale_inv", "scale", "scales", nf4.ABSMAX, torchao.SCALE)
+_SCALES = ("weight_scale", "weight_scale_inv", "scale", "scales", nf4.ABSMAX, torchao.SCALE, llm_int8.SCALE)
 
 
 def _checks(source: QuantizedSource) -> dict[str, tuple[Check, ...]]:
@@ -205,6 +214,19 @@ def _checks(source: QuantizedSource) -> dict[str, tuple[Check, ...]]:
             return {"scales": (_scales(stored["scales"].dtype),)}
         case Nf4():
             return _nf4_checks(form, out * columns)
+        case LlmInt8():
+            order = {llm_int8.ORDER: (_in_rows,)} if form.states_order else {}
+            return {llm_int8.SCALE: (_scales("F32"),), "weight": (_lowest_integers,), **order}
+        case ModelOptimizerWeight():
+            smoothing = {} if form.smoothing is None else {SMOOTHING: (_scales(form.smoothing),)}
+            return {**_checks(replace(source, format=form.layout)), **smoothing}
+        case FloatGroups():
+            codes = {"weight": (_e4m3_codes,)} if form.bits == 8 else {}
+            if not form.has_second_scale:
+                return {"weight_scale": (_e8m0_scales,), **codes}
+            return {"weight_scale": (_e4m3_scales,), SCALE_2: (_scales("F32"),)}
+        case Int4RowPairs():
+            return {"weight_scale": (_scales(stored["weight_scale"].dtype),)}
         case torchao.TorchAoWeight():
             return _torchao_checks(form, stored)
         case quark.QuarkWeight():
@@ -334,6 +356,15 @@ def _integers(bits: int) -> Check:
             yield f"outside of [{-highest - 1}, {highest}]", (piece < -highest - 1) | (piece > highest)
 
     return check
+
+
+def _lowest_integers(piece: Array, begin: int) -> Wrong:
+    if int(piece.min()) == -128:
+        yield "-128", piece == -128
+
+
+def _in_rows(piece: Array, begin: int) -> Wrong:
+    yield "an order of codes for tensor cores", piece != llm_int8.ROWS
 
 
 def _below(count: int) -> Check:

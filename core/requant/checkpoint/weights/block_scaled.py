@@ -84,6 +84,9 @@ _SMALLEST_NORMAL = {"BF16": np.float32(2.0**-126), "F16": np.float32(2.0**-14), 
 # 0.125 in the place of 0.
 _SMALLEST_SCALE = 0x20
 _ROUNDED = 2.0**-22
+_SMALLEST_NORMAL_SCALE = 2.0**-6
+# From the least scale for a code of 0.5, which is an eighth of its own, to that.
+_DOUBLINGS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +159,7 @@ class MxWeight(WeightFormat):
     ) -> Mapping[str, Array]:
         powers = powers_of_two(source.scales_of_floats(_MX, self._element.largest))
         return {
-            self._code_tensor(shape).suffix: _codes_in_units(source, E8M0_VALUES[powers], _MX, self.bits),
+            self._code_tensor(shape).suffix: codes_in_units(source, E8M0_VALUES[powers], _MX, self.bits),
             "weight_scale": powers,
         }
 
@@ -263,24 +266,13 @@ class Nvfp4Weight(WeightFormat):
         """The global scale stays what it is, or becomes the power of two that makes the largest scale 256, if there is
         such in f32, else 2^127.
         """
-        if source.outer is None and extremes is None:
-            raise ValueError("NVFP4 needs the extremes of the weights that share a global scale")
         with np.errstate(all="ignore"):
-            if source.outer is not None:
-                whole = np.float32(1 / np.float64(source.outer))
-            else:
-                assert extremes is not None
-                peak = np.array([max(extremes.magnitude / E2M1.largest, 2.0**-126)])
-                whole = np.float32(2.0 ** min(127 + 8 - int(powers_of_two(peak)[0]), 127))
-            ideal = source.scales_of_floats(_NVFP4, E2M1.largest) * np.float64(whole)
-            now = np.abs(source.of_first_elements(source.codes.scales, _NVFP4)) * np.float64(whole)
-        scales = _e4m3_not_below(ideal)
-        # Where there is no such scale, as there are fewer of the smallest, the one that it has is one perhaps.
-        scales = np.where(E4M3.values[scales] > ideal * (1 + _ROUNDED), _e4m3_not_below(now), scales)
-        scales[scales == 0] = _SMALLEST_SCALE
-        scales[~np.isfinite(ideal)] = E4M3.highest + 1
+            whole = np.float32(1 / outer_scale(source, extremes))
+            scales = nvfp4_scales_that_hold(source, _NVFP4, 1 / np.float64(whole))
+            scales[scales == 0] = _SMALLEST_SCALE
+            codes = codes_in_units(source, E4M3.values[scales] / whole, _NVFP4, 4)
         return {
-            "weight_packed": _codes_in_units(source, E4M3.values[scales] / whole, _NVFP4, 4),
+            "weight_packed": codes,
             "weight_scale": scales,
             "weight_global_scale": np.array([[whole]], "<f4"),
         }
@@ -302,7 +294,37 @@ class Nvfp4Weight(WeightFormat):
         return Codes(places, -E2M1.highest, E2M1.highest, _nvfp4_scales(stored), uniform=False)
 
 
-def _codes_in_units(source: SourceNumbers, scales: Array, block: Block, bits: int) -> Array:
+def outer_scale(source: SourceNumbers, extremes: Extremes | None) -> np.float64:
+    """Return the scale of a whole weight, of which those of its groups are multiples in E4M3: the one that it has, or
+    the power of two that makes the largest of them 256, at least 2^-127.
+
+    Raises ValueError if it has none, and there are no extremes of the weights that share one.
+    """
+    if source.outer is not None:
+        return np.float64(source.outer)
+    if extremes is None:
+        raise ValueError("NVFP4 needs the extremes of the weights that share a global scale")
+    peak = np.array([max(extremes.magnitude / E2M1.largest, 2.0**-126)])
+    return np.float64(2.0 ** max(int(powers_of_two(peak)[0]) - _BIAS - 8, -127))
+
+
+def nvfp4_scales_that_hold(source: SourceNumbers, block: Block, outer: np.float64) -> Array:
+    """Return the scales of groups, E4M3 bytes, with which codes of E2M1 hold numbers, if any do. NaN for infinite ones.
+
+    The least scale may lie between two subnormal ones, and a multiple of it not.
+    """
+    ideal = source.scales_of_floats(block, E2M1.largest) / outer
+    for _ in range(_DOUBLINGS):
+        steps = ideal / E4M3.values[1]
+        between = (ideal < _SMALLEST_NORMAL_SCALE) & (np.abs(steps - np.rint(steps)) > _ROUNDED * steps)
+        ideal = np.where(between, 2 * ideal, ideal)
+    # Scales that are the products or quotients of two floats were rounded.
+    scales = np.searchsorted(E4M3.values[: E4M3.highest + 1], ideal * (1 - _ROUNDED)).clip(0, E4M3.highest)
+    scales[~np.isfinite(ideal)] = E4M3.highest + 1
+    return scales.astype(np.uint8)
+
+
+def codes_in_units(source: SourceNumbers, scales: Array, block: Block, bits: int) -> Array:
     """Return the nearest codes of numbers at scales, as they are stored. -0 stays -0."""
     units, ones = source.in_units(scales, block), np.ones(scales.shape, np.float32)
     if bits == 8:
@@ -312,12 +334,6 @@ def _codes_in_units(source: SourceNumbers, scales: Array, block: Block, bits: in
         return packed_bytes(e2m3_codes(units, "F32", block, ones, rounds=False) | minus * np.uint8(0x20), bits)
     codes = packed_e2m1_codes(units, "F32", block, ones, rounds=False)
     return codes | (minus[:, ::2] << 3 | minus[:, 1::2] << 7).astype(np.uint8) if minus.any() else codes
-
-
-def _e4m3_not_below(scales: Array) -> Array:
-    """Return the codes of the least f8E4M3FN that are not below scales. Those are quotients of floats, and rounded."""
-    codes: Array = np.searchsorted(E4M3.values[: E4M3.highest + 1], scales * (1 - _ROUNDED)).clip(0, E4M3.highest)
-    return codes.astype(np.uint8)
 
 
 def _nvfp4_scales(stored: StoredRows) -> Array:

@@ -45,6 +45,7 @@ from requant.checkpoint.weights.blocks import (
 from requant.checkpoint.weights.floats import (
     E4M3,
     EPSILON,
+    SIGNED,
     UNSIGNED,
     Array,
     bits_of,
@@ -81,7 +82,6 @@ from requant.kernels.jit.jit import Kernel
 
 G_IDX = "weight_g_idx"
 CODES = "weight_packed"
-_SIGNED = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,7 +450,7 @@ class IntQuantized(IntegerWeight):
         return None if self.symmetric else Int8ZeroPoints()
 
     def table(self) -> Array:
-        return _SIGNED
+        return SIGNED
 
     def coded(self, rows: Array, dtype: str, block: Block, scales: Array, zero_points: Array | None) -> Array:
         return codes(

@@ -35,6 +35,7 @@ from requant.checkpoint.weights.floats import (
     E5M2,
     E8M0_VALUES,
     EPSILON,
+    SIGNED,
     Array,
     CodeTable,
     check_weight,
@@ -58,7 +59,6 @@ from requant.kernels.jit.jit import Kernel
 QDATA, SCALE, ZERO_POINT, TENSOR_SCALE = (
     f"_weight_{part}" for part in ("qdata", "scale", "zero_point", "per_tensor_scale")
 )
-_SIGNED = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
 _TILE_ROWS, _TILE_COLUMNS = 128, 4
 _OF_TILE = (32, 4, 4)
 
@@ -266,10 +266,10 @@ class Int8TensorWeight(TorchAoWeight):
         return StoredTensor(QDATA, "I8", shape)
 
     def code_values(self) -> Array:
-        return _SIGNED
+        return SIGNED
 
     def places(self) -> tuple[Array, int]:
-        return _SIGNED.astype(np.int16), (1 << (self.bits - 1)) - 1
+        return SIGNED.astype(np.int16), (1 << (self.bits - 1)) - 1
 
     def codes(self, stored: StoredRows) -> Codes:
         return replace(super().codes(stored), lowest=-(1 << (self.bits - 1)))

@@ -15,9 +15,11 @@ from requant.checkpoint.weights import quark, torchao
 from requant.checkpoint.weights.auto_round import AutoRoundMx, AutoRoundNvfp4
 from requant.checkpoint.weights.awq import Awq
 from requant.checkpoint.weights.blocks import extremes_kernel, whole_extremes
-from requant.checkpoint.weights.compressed_tensors import IntQuantized, PackQuantized, groups_of
+from requant.checkpoint.weights.compressed_tensors import CHANNEL, TENSOR, IntQuantized, PackQuantized, groups_of
 from requant.checkpoint.weights.floats import bits_of, float_kernels
 from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.llm_int8 import LlmInt8
+from requant.checkpoint.weights.model_optimizer import FloatGroups, Fp8, Int4RowPairs, Int8, ModelOptimizerWeight
 from requant.checkpoint.weights.mxfp4 import DEEPSEEK, GPT_OSS, Mxfp4, Mxfp4Experts
 from requant.checkpoint.weights.transposed import TransposedFloats
 from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
@@ -88,6 +90,12 @@ READ = [
     torchao.MxTensorWeight((128, 4), element="fp6_e2m3"),
     torchao.MxTensorWeight((128, 4), element="float4_e2m1fn_x2", in_tiles=True),
     torchao.Nvfp4TensorWeight((128, 8), has_tensor_scale=True),
+    LlmInt8(states_order=True),
+    ModelOptimizerWeight(FloatGroups(4, 16, "F8_E4M3"), "F16"),
+    ModelOptimizerWeight(FloatGroups(8, 32, "U8")),
+    ModelOptimizerWeight(Int8(CHANNEL, rounds=True)),
+    ModelOptimizerWeight(Fp8(TENSOR, rounds=False), "BF16"),
+    ModelOptimizerWeight(Int4RowPairs(32), "F32"),
 ]
 
 

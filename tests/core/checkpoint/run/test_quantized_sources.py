@@ -22,6 +22,7 @@ from tests.support.model_directory import contents, make_model
 SCHEMES = (
     "W8A8", "W4A16", "W4A16_ASYM", "W3A16:channel", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "MXFP4A16", "MXFP8A16",
     "FINE_GRAINED_FP8", "FINE_GRAINED_FP8_UE8M0", "GPTQ_W4A16", "GPTQ_W8A16:asymmetric", "AWQ", "NF4",
+    "MODELOPT_FP8_PER_CHANNEL_PER_TOKEN", "MODELOPT_FP8_PB_WO", "MODELOPT_W4A16_NVFP4",
 )  # fmt: skip
 
 

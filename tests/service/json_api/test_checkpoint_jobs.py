@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from requant.checkpoint import jobs
-from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.plan.model import Direction, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.run.steps import Steps
@@ -69,7 +69,7 @@ def _ended(app: Application, location: str, *, states: set[str] = ENDED) -> dict
 
 def _of_command(root: Path, destination: Path) -> dict[str, bytes]:
     store = open_store(root / "source")
-    request = Request(Direction.QUANTIZE, "W4A16", "compressed-tensors-cpu", ("re:.*q_proj",))
+    request = Request(Direction.QUANTIZE, (SchemeFor("W4A16"),), "compressed-tensors-cpu", ("re:.*q_proj",))
     run_plan(plan_conversion(store, request), store, open_store(destination))
     return contents(destination)
 

@@ -6,8 +6,8 @@ Of several schemes whose targets match a module, the first is its scheme. Source
 Loaders choose by config.json, and not all by the order of its groups: compressed-tensors 0.20 takes names before
 expressions, expressions by the alphabet, and `Linear` last (`match_targets` in `utils/match.py`,
 `apply_quantization_config` in `quantization/lifecycle/apply.py`). Where that gives a module another scheme,
-llm-compressor's files cannot be loaded. Here the targets of its scheme name it in config.json, which comes first for
-all loaders.
+llm-compressor's files cannot be loaded. Here the targets of its scheme, and of no other, name it in config.json: names
+come first for all loaders.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ class Recipe:
         for module in checked(quantized, _NAMES_BETWEEN_CHECKS):
             first, number = patterns.first(module), self.scheme_of(f"{module}.weight")
             found = self._number.get(ALL) if first is None else self._number[ordered[first]]
-            if number is not None and found != number:
+            if number is not None and found is not None and found != number:
+                if module in targets[found]:
+                    targets[found].remove(module)
                 targets[number].append(module)
         return targets
 

@@ -279,8 +279,8 @@ def test_more_groups_than_ten_keep_their_order(model: Path) -> None:
 def test_a_request_comes_back() -> None:
     for schemes in ([("W8A8", ["Linear"])], MIXTURES["one container"]):
         asked = request(schemes)
-        assert request_of(json.loads(json.dumps(asked.members()))) == asked
-    members = request(MIXTURES["one container"]).members()
+        assert request_of(json.loads(json.dumps(asked.members))) == asked
+    members = request(MIXTURES["one container"]).members
     wrongs: list[dict[str, Any]] = [{"schemes": "W8A8"}, {"schemes": [{"scheme": "W8A8"}]}, {"schemes": ["W8A8"]}]
     for wrong in (*wrongs, {"targets": []}):
         with pytest.raises((KeyError, TypeError)):

@@ -21,7 +21,7 @@ from requant.command.main import main
 from requant.errors import CheckpointError
 from tests.interop.checkpoint import llm_compressor
 from tests.interop.checkpoint.conversion import CPU, MANIFEST, convert, quantize
-from tests.interop.checkpoint.schemes import OPTIONS, PRESETS, theirs
+from tests.interop.checkpoint.schemes import OPTIONS, PRESETS, SEARCHED, theirs
 from tests.interop.checkpoint.source_model import DTYPES, SourceModel, llama, mixture_of_experts
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record
@@ -93,7 +93,7 @@ def assert_same_config(ours: dict[str, Any], other: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("scheme", [*PRESETS, *OPTIONS])
+@pytest.mark.parametrize("scheme", [*PRESETS, *OPTIONS, *SEARCHED])
 def test_directories(scheme: str, dtype: str, sources: dict[tuple[str, str], Path], tmp_path: Path) -> None:
     compared = 0
     for model, (_, ignore) in MODELS.items():

@@ -19,7 +19,6 @@ from requant.checkpoint.gguf.tensor_types import (
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.schemes import SCHEMES, scheme_named
-from requant.checkpoint.weights.blocks import whole_extremes
 from requant.checkpoint.weights.floats import bits_of
 from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 from requant.convert.blocks.block_tensor import BlockFormat, dequantize_blocks, quantize_blocks
@@ -154,7 +153,7 @@ def _rows(kind: str, dtype: str, shape: tuple[int, int]) -> Array:
 
 def _checkpoint(form: WeightFormat, dtype: str, kind: str, shape: tuple[int, int]) -> Found:
     rows = _rows(kind, dtype, shape)
-    extremes = whole_extremes(rows, dtype) if form.needs_extremes else None
+    extremes = form.extremes(rows, dtype) if form.needs_extremes else None
     stored = {region.suffix: array for region, array in form.quantize(rows, dtype, shape, 0, extremes)}
     yield from stored.values()
     yield form.dequantize(StoredRows.whole(stored, form.stored(dtype, shape), shape), dtype)

@@ -20,7 +20,7 @@ from requant.calibration.ranges import RangeOptions, range_rule_named
 from requant.checkpoint.gguf.tensor_types import READABLE, TENSOR_TYPES, WRITABLE, read_elements, write_elements
 from requant.checkpoint.schemes import SCHEMES as SCHEME_NAMES
 from requant.checkpoint.schemes import scheme_named as weight_scheme_named
-from requant.checkpoint.weights.blocks import first_not_below, whole_extremes
+from requant.checkpoint.weights.blocks import first_not_below
 from requant.checkpoint.weights.weight_format import StoredRows
 from requant.comparison.comparison import plan_comparison
 from requant.convert.blocks.gguf import GGUF_FORMATS, dequantize_gguf, quantize_gguf
@@ -558,6 +558,10 @@ WEIGHT_SCHEMES = (
     "W4A16:channel",
     "W3A16:channel,asymmetric",
     "W6A16:group=1",
+    "W8A8:mse",
+    "W4A16:group=5,asymmetric,mse",
+    "FP8_BLOCK:mse",
+    "NVFP4A16:mse",
 )
 WEIGHT_COLUMNS = (1, 2, 3, 5, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 120, 127, 128, 128, 129, 160, 256, 384)
 
@@ -572,7 +576,7 @@ def weights(rng: Rng) -> None:
     if not tensors:
         return
     first_not_below(bits, dtype, np.inf)
-    extremes = whole_extremes(bits, dtype) if form.needs_extremes else None
+    extremes = form.extremes(bits, dtype) if form.needs_extremes else None
     stored = {region.suffix: array for region, array in form.quantize(bits, dtype, shape, 0, extremes)}
     form.dequantize(StoredRows.whole(stored, tensors, shape), str(rng.choice(["BF16", "F16", "F32"])))
 

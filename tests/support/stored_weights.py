@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from requant.checkpoint.safetensors.header import DTYPES
-from requant.checkpoint.weights.blocks import Extremes, whole_extremes
+from requant.checkpoint.weights.blocks import Extremes
 from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 
 
@@ -23,7 +23,7 @@ def extremes(form: WeightFormat, weight: np.ndarray, dtype: str, rows: int) -> E
     """Return the extremes of the whole weight, measured by pieces."""
     if not form.needs_extremes:
         return None
-    found = [whole_extremes(weight[begin : begin + rows], dtype) for begin in range(0, len(weight), rows)]
+    found = [form.extremes(weight[begin : begin + rows], dtype) for begin in range(0, len(weight), rows)]
     together = found[0]
     for each in found[1:]:
         together = together.union(each)

@@ -14,6 +14,7 @@ from requant.errors.names import entry_named, not_among
 Members = dict[str, Any]
 _MAX_GROUP = 1 << 20
 GROUP_OPTION = "group=SIZE"
+MSE_OPTION = "mse"
 MakeConfig = Callable[[Sequence[Members], Sequence[str], Sequence[str]], Members]
 """Returns the member `quantization_config` for groups of modules, ignore and the modules that are not quantized."""
 
@@ -87,22 +88,24 @@ class Options(NamedTuple):
     """What the options after a scheme's name say.
 
     `granularity`: what shares a scale, `group`, `channel` or `tensor`, None where it is not stated. `group`: the
-    columns of a group, None where that is not the granularity.
+    columns of a group, None where that is not the granularity. `mse`: whether scales are searched.
     """
 
     granularity: str | None = None
     group: int | None = None
     asymmetric: bool = False
+    mse: bool = False
 
 
 def parse_options(name: str, options: Sequence[str], known: Sequence[str]) -> Options:
     """Return what the options of a scheme say. `name`: with them. `known`: `group=SIZE`, `channel`, `tensor`,
-    `asymmetric`, those that the scheme has.
+    `asymmetric`, `mse`, those that the scheme has.
 
     Raises UnknownNameError for others, ParameterError for a group size that is none, for an option that is given twice
     and for two granularities.
     """
-    where, granularities = f"scheme {excerpt(name)}", [option for option in options if option != "asymmetric"]
+    where = f"scheme {excerpt(name)}"
+    granularities = [option for option in options if option not in ("asymmetric", MSE_OPTION)]
     for option in options:
         if (GROUP_OPTION if option.startswith("group=") else option) not in known:
             fault = not_among("scheme option", option, known) if known else "not an option; there are none"
@@ -114,7 +117,8 @@ def parse_options(name: str, options: Sequence[str], known: Sequence[str]) -> Op
         listed = " and ".join(map(excerpt, granularities[:2]))
         raise ParameterError(f"{where}: options {listed} exclude each other")
     granularity, equals, size = "".join(granularities).partition("=")
-    return Options(granularity or None, _group_size(where, size) if equals else None, "asymmetric" in options)
+    group = _group_size(where, size) if equals else None
+    return Options(granularity or None, group, "asymmetric" in options, MSE_OPTION in options)
 
 
 def _group_size(where: str, text: str) -> int:

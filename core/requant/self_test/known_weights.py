@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from requant.checkpoint.profiles import COMPRESSED_TENSORS_CPU
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.weights.awq import Awq
-from requant.checkpoint.weights.blocks import whole_extremes
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.floats import bits_of
 from requant.checkpoint.weights.gptq import Gptq
@@ -31,7 +30,7 @@ def weights(dtype: str) -> Array:
 def _converted(scheme: str, dtype: str) -> Iterable[Array]:
     """Yield the stored tensors in the order of the format, and then the values that they give, in `dtype`."""
     form, rows = scheme_named(scheme).format(COMPRESSED_TENSORS_CPU.name), weights(dtype)
-    extremes = whole_extremes(rows, dtype) if form.needs_extremes else None
+    extremes = form.extremes(rows, dtype) if form.needs_extremes else None
     stored = {region.suffix: array for region, array in form.quantize(rows, dtype, SHAPE, 0, extremes)}
     yield from stored.values()
     yield form.dequantize(StoredRows.whole(stored, form.stored(dtype, SHAPE), SHAPE), dtype)

@@ -74,13 +74,39 @@ OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
 }
 """Weights and activations of schemes that have no name there."""
 
+_MSE = {"observer": "memoryless_mse", "observer_kwargs": {"norm": 2.0, "maxshrink": 0.6, "patience": 60}}
+_EXPANDED_MSE = {"observer": "nvfp4_expanded_mse", "observer_kwargs": {"norm": 2.0}}
+
+SEARCHED = (
+    "W8A8:mse",
+    "W8A8:asymmetric,mse",
+    "W4A16:mse",
+    "W4A16:channel,asymmetric,mse",
+    "W4A16:group=64,asymmetric,mse",
+    "W2A16:mse",
+    "W4A4:mse",
+    "FP8_DYNAMIC:mse",
+    "FP8_BLOCK:mse",
+    "NVFP4A16:mse",
+    "MXFP4A16:mse",
+    "MXFP6A16:mse",
+    "MXFP8A16:mse",
+)
+"""Schemes with scales of least squared error."""
+
 
 def theirs(name: str) -> Any:
     """Return what `model_free_ptq` is given."""
     if name in PRESETS:
         return name
-    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme, preset_name_to_scheme
 
+    if name in SEARCHED:
+        plain = theirs(name.removesuffix("mse").rstrip(":,"))
+        scheme = preset_name_to_scheme(plain, ["Linear"]) if isinstance(plain, str) else plain
+        observer = _EXPANDED_MSE if name.startswith("NVFP4") else _MSE
+        weights = QuantizationArgs(**{**scheme.weights.model_dump(), **observer})
+        return scheme.model_copy(update={"weights": weights})
     weights, activations = OPTIONS[name]
     return QuantizationScheme(
         targets=["Linear"],

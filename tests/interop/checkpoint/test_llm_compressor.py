@@ -21,7 +21,7 @@ from requant.command.main import main
 from requant.errors import CheckpointError
 from tests.interop.checkpoint import llm_compressor
 from tests.interop.checkpoint.conversion import CPU, MANIFEST, convert, quantize
-from tests.interop.checkpoint.schemes import OPTIONS, PRESETS, theirs
+from tests.interop.checkpoint.schemes import OPTIONS, PRESETS, SEARCHED, theirs
 from tests.interop.checkpoint.source_model import DTYPES, SourceModel, llama, mixture_of_experts
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record
@@ -104,6 +104,17 @@ def test_directories(scheme: str, dtype: str, sources: dict[tuple[str, str], Pat
         # What the library writes is found faultless.
         assert verify(open_store(expected)).faults == ()
     # Bytes of files, of which nearly all are weights.
+    record(systems.LLM_COMPRESSOR, [checkpoint(scheme.partition(":")[0], "quantize", CPU)], compared)
+    print(f"llm-compressor, {scheme.replace(':', ' ')}, {dtype}: {compared:,} bytes of files equal")  # noqa: T201
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scheme", SEARCHED)
+def test_searched_scales(scheme: str, dtype: str, sources: dict[tuple[str, str], Path], tmp_path: Path) -> None:
+    """One model: llm-compressor takes minutes for a search."""
+    source, ignore = sources["llama", dtype], MODELS["llama"][1]
+    expected = llm_compressor.quantize(source, tmp_path / "theirs", theirs(scheme), ignore)
+    compared = assert_same_directories(quantize(source, tmp_path / "ours", scheme, ignore), expected, source)
     record(systems.LLM_COMPRESSOR, [checkpoint(scheme.partition(":")[0], "quantize", CPU)], compared)
     print(f"llm-compressor, {scheme.replace(':', ' ')}, {dtype}: {compared:,} bytes of files equal")  # noqa: T201
 

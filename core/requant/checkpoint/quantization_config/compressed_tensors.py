@@ -14,7 +14,7 @@ from typing import Any
 
 from requant.checkpoint.profiles import COMPRESSED_TENSORS_CPU, COMPRESSED_TENSORS_CUDA
 from requant.checkpoint.quantization_config.members import block_size, member, strings
-from requant.checkpoint.scheme import GROUP_OPTION, Members, Preset, Scheme, parse_options
+from requant.checkpoint.scheme import GROUP_OPTION, MSE_OPTION, Members, Preset, Scheme, parse_options
 from requant.checkpoint.weights.block_scaled import MxWeight, Nvfp4Weight
 from requant.checkpoint.weights.compressed_tensors import (
     CHANNEL,
@@ -25,6 +25,7 @@ from requant.checkpoint.weights.compressed_tensors import (
     PackQuantized,
     groups_of,
 )
+from requant.checkpoint.weights.search import EXPANDED_MSE, MSE, Search
 from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError, ParameterError, excerpt
 
@@ -33,13 +34,16 @@ METHOD = "compressed-tensors"
 
 @dataclass(frozen=True)
 class _Weights:
-    """The member `weights` of a group of modules. `kind`: `int` or `float`. `ordered`: groups by activations."""
+    """The member `weights` of a group of modules. `kind`: `int` or `float`. `ordered`: groups by activations.
+    `search`: of scales, None without.
+    """
 
     bits: int
     kind: str
     grouping: Grouping
     symmetric: bool = True
     ordered: bool = False
+    search: Search | None = None
 
 
 @dataclass(frozen=True)
@@ -58,13 +62,17 @@ class _Layout:
     strategy: str | None = None
 
 
-_INT_QUANTIZED = _Layout(lambda of, rounds: IntQuantized(of.grouping, rounds, of.symmetric, of.bits, of.ordered))
-_PACK_QUANTIZED = _Layout(lambda of, rounds: PackQuantized(of.grouping, rounds, of.symmetric, of.bits, of.ordered))
-_FLOAT_QUANTIZED = _Layout(lambda of, rounds: FloatQuantized(of.grouping, rounds), 8)
-_NVFP4 = _Layout(lambda of, rounds: Nvfp4Weight(), 4, groups_of(16), "torch.float8_e4m3fn", "tensor_group")
-_MXFP4 = _Layout(lambda of, rounds: MxWeight(4, rounds), 4, groups_of(32), "torch.uint8")
-_MXFP6 = _Layout(lambda of, rounds: MxWeight(6, rounds), 6, groups_of(32), "torch.uint8")
-_MXFP8 = _Layout(lambda of, rounds: MxWeight(8, rounds), 8, groups_of(32), "torch.uint8")
+_INT_QUANTIZED = _Layout(
+    lambda of, rounds: IntQuantized(of.grouping, rounds, of.symmetric, of.bits, of.ordered, search=of.search)
+)
+_PACK_QUANTIZED = _Layout(
+    lambda of, rounds: PackQuantized(of.grouping, rounds, of.symmetric, of.bits, of.ordered, search=of.search)
+)
+_FLOAT_QUANTIZED = _Layout(lambda of, rounds: FloatQuantized(of.grouping, rounds, search=of.search), 8)
+_NVFP4 = _Layout(lambda of, rounds: Nvfp4Weight(of.search), 4, groups_of(16), "torch.float8_e4m3fn", "tensor_group")
+_MXFP4 = _Layout(lambda of, rounds: MxWeight(4, rounds, search=of.search), 4, groups_of(32), "torch.uint8")
+_MXFP6 = _Layout(lambda of, rounds: MxWeight(6, rounds, search=of.search), 6, groups_of(32), "torch.uint8")
+_MXFP8 = _Layout(lambda of, rounds: MxWeight(8, rounds, search=of.search), 8, groups_of(32), "torch.uint8")
 _LAYOUTS: Mapping[str, Mapping[str, _Layout]] = {
     "int-quantized": {"int": _INT_QUANTIZED},
     "pack-quantized": {"int": _PACK_QUANTIZED},
@@ -91,6 +99,8 @@ def _to_config(layout: str, weights: _Weights) -> Members:
         members["scale_dtype"] = stated.scale_dtype
     if stated.strategy is not None:
         members["strategy"] = stated.strategy
+    if weights.search is not None:
+        members |= weights.search.to_config()
     return members
 
 
@@ -229,7 +239,11 @@ def _scheme(
         "output_activations": None,
         "format": layout,
     }
-    profiles = (COMPRESSED_TENSORS_CPU.name, COMPRESSED_TENSORS_CUDA.name)
+    profiles: tuple[str, ...] = (COMPRESSED_TENSORS_CPU.name, COMPRESSED_TENSORS_CUDA.name)
+    if weights.search is not None:
+        # On a GPU the library searches with sums in another order.
+        profiles = (COMPRESSED_TENSORS_CPU.name,)
+        description = f"{description}; scales of least squared error"
     return Scheme(name, description, profiles, fused, weight_format, _quantization_config, group=group)
 
 
@@ -260,7 +274,7 @@ def _integers(bits: int, grouping: Grouping, *, symmetric: bool = True, activati
     """`activations`: the bits of their integers, FP8, or None where they stay as they are."""
 
     def scheme(name: str, options: list[str]) -> Scheme:
-        chosen, is_symmetric = _options(name, options, grouping, symmetric)
+        chosen, is_symmetric, search = _options(name, options, grouping, symmetric)
         with_zero_points = "" if is_symmetric else " and zero point"
         of_inputs, members = "", None
         if activations == _FP8:
@@ -271,7 +285,7 @@ def _integers(bits: int, grouping: Grouping, *, symmetric: bool = True, activati
             name,
             f"{bits}-bit integers, one scale{with_zero_points} for each {_sharing(chosen)}{of_inputs}",
             "pack-quantized" if members is None else "int-quantized",
-            _Weights(bits, "int", chosen, is_symmetric),
+            _Weights(bits, "int", chosen, is_symmetric, search=search),
             activations=members,
         )
 
@@ -283,16 +297,16 @@ _FP8 = "FP8"
 
 def _float8(grouping: Grouping, activations: Members | None) -> Preset:
     def scheme(name: str, options: list[str]) -> Scheme:
-        chosen, symmetric = _options(name, options, grouping, True)
-        if not symmetric or chosen.strategy == "group" or (options and grouping.strategy == "block"):
-            fitting = "none" if grouping.strategy == "block" else "channel, tensor"
+        chosen, symmetric, search = _options(name, options, grouping, True)
+        if not symmetric or chosen.strategy == "group" or (chosen != grouping and grouping.strategy == "block"):
+            fitting = MSE_OPTION if grouping.strategy == "block" else f"channel, tensor, {MSE_OPTION}"
             raise ParameterError(f"scheme {excerpt(name)}: the option does not fit FP8; available: {fitting}")
         of_inputs = "" if activations is None else "; activations: FP8, dynamic"
         return _scheme(
             name,
             f"FP8 (f8E4M3FN), one scale for each {_sharing(chosen)}{of_inputs}",
             "naive-quantized" if activations is None else "float-quantized",
-            _Weights(8, "float", chosen),
+            _Weights(8, "float", chosen, search=search),
             activations=activations,
         )
 
@@ -300,14 +314,20 @@ def _float8(grouping: Grouping, activations: Members | None) -> Preset:
 
 
 def _block_scaled(
-    layout: str, description: str, *, fused: bool = False, activations: Members | None = None, of_inputs: str = ""
+    layout: str,
+    description: str,
+    *,
+    fused: bool = False,
+    activations: Members | None = None,
+    of_inputs: str = "",
+    search: Search = MSE,
 ) -> Preset:
     def scheme(name: str, options: list[str]) -> Scheme:
-        parse_options(name, options, ())
+        searched = search if parse_options(name, options, (MSE_OPTION,)).mse else None
         known = _LAYOUTS[layout]["float"]
         assert known.bits is not None
         assert known.grouping is not None
-        weights = _Weights(known.bits, "float", known.grouping)
+        weights = _Weights(known.bits, "float", known.grouping, search=searched)
         return _scheme(name, description + of_inputs, layout, weights, activations=activations, fused=fused)
 
     return scheme
@@ -335,16 +355,22 @@ def _sharing(grouping: Grouping) -> str:
     return grouping.strategy
 
 
-def _options(name: str, options: list[str], grouping: Grouping, symmetric: bool) -> tuple[Grouping, bool]:
-    """Return the granularity of the scales, and whether the codes are symmetric. Raises UnknownNameError,
-    ParameterError."""
-    stated = parse_options(name, options, (GROUP_OPTION, "channel", "tensor", "asymmetric"))
+def _options(
+    name: str, options: list[str], grouping: Grouping, symmetric: bool
+) -> tuple[Grouping, bool, Search | None]:
+    """Return the granularity of the scales, whether the codes are symmetric, and how scales are searched. Raises
+    UnknownNameError, ParameterError."""
+    stated = parse_options(name, options, (GROUP_OPTION, "channel", "tensor", "asymmetric", MSE_OPTION))
     if stated.granularity:
         grouping = groups_of(stated.group) if stated.group else CHANNEL if stated.granularity == "channel" else TENSOR
     symmetric = symmetric and not stated.asymmetric
     if not symmetric and grouping == TENSOR:
         raise ParameterError(f"scheme {excerpt(name)}: one scale for the tensor has no zero point")
-    return grouping, symmetric
+    if stated.mse and grouping == TENSOR:
+        raise ParameterError(
+            f"scheme {excerpt(name)}: one scale for the tensor is not searched; choose channels, groups or blocks"
+        )
+    return grouping, symmetric, MSE if stated.mse else None
 
 
 _GROUPS = groups_of(128)
@@ -364,6 +390,7 @@ PRESETS: Mapping[str, Preset] = {
         "nvfp4-pack-quantized",
         "f4E2M1FN, one f8E4M3FN scale for each group of 16, one f32 scale for each fused set of weights",
         fused=True,
+        search=EXPANDED_MSE,
     ),
     "MXFP4A16": _mx(4),
     "MXFP4": _mx(4, activations=4),

@@ -39,10 +39,8 @@ from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import FileWriter, StoredFile
 from requant.checkpoint.weights.blocks import (
     Extremes,
-    extremes_kernel,
     first_not_below,
     magnitude_kernel,
-    whole_extremes,
 )
 from requant.checkpoint.weights.floats import EPSILON, Array, float_kernels, values
 from requant.checkpoint.weights.repack import REPACKING_KERNELS, Inexact, SourceNumbers
@@ -80,10 +78,10 @@ class Steps(SourceReader):
 
         `places`: of the tensors in the output, by name.
         """
-        for source in _measured(steps):
+        for source, weight_format in _measured(steps).items():
             if source not in self.measured:
                 measurement = _Measurement()
-                yield self._measure(source, measurement)
+                yield self._measure(source, weight_format, measurement)
                 self.measured[source] = measurement.extremes
             else:
                 self.counter.add(read=source.byte_count)
@@ -100,13 +98,15 @@ class Steps(SourceReader):
                 case DequantizeStep():
                     yield self._dequantize(step, places[step.output].begin, writer)
 
-    def _measure(self, source: WeightSource, into: _Measurement) -> Iterator[Piece]:
+    def _measure(self, source: WeightSource, weight_format: WeightFormat, into: _Measurement) -> Iterator[Piece]:
         weight = self._weight(source)
         for begin, end in _row_ranges(weight.shape, source.dtype, weight.rows_together, self._source_piece(weight)):
             memory = (end - begin) * _memory_of_row(weight)
-            yield Piece(memory, partial(self._measure_piece, weight, begin, end, into))
+            yield Piece(memory, partial(self._measure_piece, weight, weight_format, begin, end, into))
 
-    def _measure_piece(self, weight: Weight, begin: int, end: int, into: _Measurement) -> None:
+    def _measure_piece(
+        self, weight: Weight, weight_format: WeightFormat, begin: int, end: int, into: _Measurement
+    ) -> None:
         if self._repacks and isinstance(weight, QuantizedWeight):
             stored = weight.rows(begin, end)
             numbers = weight.format.numbers(stored)
@@ -117,7 +117,7 @@ class Steps(SourceReader):
             return
         with self._rows(weight, begin, end) as rows:
             if rows.bits.size:
-                into.add(whole_extremes(rows.bits, weight.source.dtype))
+                into.add(weight_format.extremes(rows.bits, weight.source.dtype))
             self.counter.add(read=rows.bytes_read)
 
     def _quantize(self, step: QuantizeStep, outputs: Mapping[str, StoredMatrix], writer: FileWriter) -> Iterator[Piece]:
@@ -334,7 +334,7 @@ def _plain_numbers(rows: Array, dtype: str) -> Array:
 def _quantizing_kernels(weight_format: WeightFormat, dtype: str, not_finite: NotFinite) -> Iterator[Kernel]:
     yield from weight_format.quantizing_kernels(dtype)
     if weight_format.needs_extremes:
-        yield extremes_kernel(dtype)
+        yield from weight_format.extremes_kernels(dtype)
     if weight_format.needs_extremes or not_finite is NotFinite.REFUSE:
         yield from float_kernels((dtype,))
     if not_finite is NotFinite.REFUSE and not (weight_format.needs_extremes or weight_format.scales_show_not_finite):
@@ -377,15 +377,14 @@ def bytes_to_read(steps: Sequence[Step]) -> int:
     return sum(source.byte_count for source in (*_measured(steps), *(step.source for step in steps)))
 
 
-def _measured(steps: Sequence[Step]) -> tuple[WeightSource, ...]:
-    """Return the weights whose extremes the steps need."""
-    of_steps = (
-        source
+def _measured(steps: Sequence[Step]) -> dict[WeightSource, WeightFormat]:
+    """Return the weights whose extremes the steps need, each with the format that needs them."""
+    return {
+        source: step.format
         for step in steps
         if isinstance(step, QuantizeStep) and step.format.needs_extremes
         for source in (step.source, *step.shares_scale_with)
-    )
-    return tuple(dict.fromkeys(of_steps))
+    }
 
 
 def _row_bytes(dtype: str, shape: tuple[int, int]) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import isfinite
+from math import isfinite, log10
 
 import numpy as np
 
@@ -65,6 +65,7 @@ class TensorDifference:
     shape. `differing`: of `elements`. `largest`: the largest difference, in `unit`; None where bytes were compared, or
     a difference is NaN or infinite. `first`: the flat row-major index of the first that differs. `scales_differing`:
     how many scales differ, of quantized weights. `numbers`: the first two that differ, where numbers were compared.
+    `signal`, `noise`: where values or numbers were compared, the sums of a^2 and of (a - b)^2.
     """
 
     tensor: str
@@ -76,6 +77,15 @@ class TensorDifference:
     first: int | None = None
     scales_differing: int = 0
     numbers: tuple[float, float] | None = None
+    signal: float | None = None
+    noise: float | None = None
+
+
+def decibels(signal: float, noise: float) -> float | None:
+    """Return the signal-to-quantization-noise ratio, 10 log10(signal / noise); None where it is not finite."""
+    if not (isfinite(signal) and isfinite(noise) and signal > 0 and noise > 0):
+        return None
+    return 10 * log10(signal / noise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +178,17 @@ def _compare_as_numbers(name: str, a: _Tensor, b: _Tensor) -> TensorDifference |
         x, y = a.content.numbers(begin, end), b.content.numbers(begin, end)
         unlike = (x != y) & ~(np.isnan(x) & np.isnan(y))
         with np.errstate(invalid="ignore"):
-            tally.add(unlike, np.abs(x - y), begin * columns)
+            distances = np.abs(x - y)
+        tally.measure(x, distances)
+        tally.add(unlike, distances, begin * columns)
         if first is None and tally.first is not None:
             place = tally.first - begin * columns
             first = float(x.reshape(-1)[place]), float(y.reshape(-1)[place])
     if not tally.differing:
         return None
     detail = "numbers differ" if a.kind == b.kind else f"{a.kind} in a, {b.kind} in b"
-    return replace(_difference(name, detail, rows * columns, tally, Unit.VALUE), numbers=first)
+    found = _difference(name, detail, rows * columns, tally, Unit.VALUE)
+    return replace(found, numbers=first, signal=tally.signal, noise=tally.noise)
 
 
 def _compare(name: str, a: _Tensor, b: _Tensor) -> TensorDifference | None:
@@ -199,6 +212,14 @@ class _Tally:
     differing: int = 0
     largest: float | None = 0.0
     first: int | None = None
+    signal: float = 0.0
+    noise: float = 0.0
+
+    def measure(self, values: Array, distances: Array) -> None:
+        """Add the squares of a's values, and of their distances from b's, as f64."""
+        with np.errstate(all="ignore"):
+            self.signal += float(np.square(values).sum())
+            self.noise += float(np.square(distances).sum())
 
     def add(self, unlike: Array, distances: Array | None, begin: int) -> None:
         """Add elements from flat index `begin`: which differ, and by how much."""
@@ -246,13 +267,17 @@ def _compare_values(name: str, a: Weight, b: Weight, detail: str) -> TensorDiffe
         x, y = a.f32(begin, end), b.f32(begin, end)
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             distances = np.abs(x.astype(np.float64) - y)
+            tally.measure(x.astype(np.float64), distances)
             if isinstance(quantized, QuantizedWeight) and (codes := quantized.codes(begin, end)).uniform:
                 unit = Unit.STEPS
                 width = -(-columns // codes.scales.shape[1])
                 distances /= np.abs(np.repeat(codes.scales.astype(np.float64), width, axis=1)[:, :columns])
         unlike = (x != y) & ~(np.isnan(x) & np.isnan(y))
         tally.add(unlike, distances, begin * columns)
-    return _difference(name, detail, a.shape[0] * columns, tally, unit) if tally.differing else None
+    if not tally.differing:
+        return None
+    found = _difference(name, detail, a.shape[0] * columns, tally, unit)
+    return replace(found, signal=tally.signal, noise=tally.noise)
 
 
 def _compare_plain(name: str, a: PlainWeight, b: PlainWeight) -> TensorDifference | None:

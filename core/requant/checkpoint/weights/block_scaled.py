@@ -27,7 +27,7 @@ the fused set:
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
@@ -50,8 +50,10 @@ from requant.checkpoint.weights.floats import (
     E2M3,
     E4M3,
     E8M0_VALUES,
+    EPSILON,
     Array,
     CodeTable,
+    bits_of,
     check_weight,
     float_kernels,
     rounded,
@@ -59,6 +61,7 @@ from requant.checkpoint.weights.floats import (
 )
 from requant.checkpoint.weights.packing import packed_bytes, packing_kernels, unpacked_bytes, unpacking_kernels
 from requant.checkpoint.weights.repack import SourceNumbers, powers_of_two
+from requant.checkpoint.weights.search import ELEMENT_E2M1, ELEMENT_E2M3, ELEMENT_E4M3, Element, Search
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -94,11 +97,16 @@ class _Element:
     """An element of MX: its codes, the exponent of its largest, and the k of the module's formula."""
 
     table: CodeTable
+    searched: Element
     exponent: int
     rounds_up: int = 2
 
 
-_ELEMENTS = {4: _Element(E2M1, 2), 6: _Element(E2M3, 2, 4), 8: _Element(E4M3, 8)}
+_ELEMENTS = {
+    4: _Element(E2M1, ELEMENT_E2M1, 2),
+    6: _Element(E2M3, ELEMENT_E2M3, 2, 4),
+    8: _Element(E4M3, ELEMENT_E4M3, 8),
+}
 """By their bits."""
 
 
@@ -109,6 +117,7 @@ class MxWeight(WeightFormat):
 
     bits: int
     rounds: bool
+    search: Search | None = field(default=None, kw_only=True)
 
     @property
     def _element(self) -> CodeTable:
@@ -147,12 +156,25 @@ class MxWeight(WeightFormat):
         )
 
     def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
-        scales, stored_scales = _mx_scales(largest_patterns(rows.bits, rows.dtype, _MX), rows.dtype, self.bits)
+        scales, stored_scales = _mx_scales(self._ranges(rows), rows.dtype, self.bits)
         make = {4: packed_e2m1_codes, 6: e2m3_codes, 8: e4m3_codes}[self.bits]
         codes = make(rows.bits, rows.dtype, _MX, scales, rounds=self.rounds)
         if self.bits == 6:
             codes = packed_bytes(codes, self.bits)
         return {self._code_tensor(rows.shape).suffix: codes, "weight_scale": stored_scales}
+
+    def _ranges(self, rows: PlainRows) -> Array:
+        """Return the bits of a for each group, or of what the search finds in its place."""
+        largest = largest_patterns(rows.bits, rows.dtype, _MX)
+        if self.search is None:
+            return largest
+
+        def scales(ranges: tuple[Array, ...]) -> tuple[Array, None]:
+            return _mx_scales(bits_of(ranges[0], rows.dtype), rows.dtype, self.bits)[0], None
+
+        extremes = (values(largest, rows.dtype),)
+        element = _ELEMENTS[self.bits].searched
+        return bits_of(self.search.best(rows.bits, rows.dtype, _MX, element, extremes, scales)[0], rows.dtype)
 
     def repacked(
         self, source: SourceNumbers, shape: tuple[int, int], begin: int, scale_dtype: str, extremes: Extremes | None
@@ -169,7 +191,8 @@ class MxWeight(WeightFormat):
 
     def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
         coding = {4: (PACKED_E2M1_CODES,), 6: (E2M3_CODES, *packing_kernels(6)), 8: (E4M3_CODES,)}
-        return (magnitude_kernel(dtype), *coding[self.bits], *float_kernels((dtype,)))
+        searching = () if self.search is None else (_ELEMENTS[self.bits].searched.kernel,)
+        return (magnitude_kernel(dtype), *searching, *coding[self.bits], *float_kernels((dtype,)))
 
     def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
         return (scaled_values, *unpacking_kernels(self.bits), *float_kernels(dtypes))
@@ -221,7 +244,27 @@ def _mx_scales(largest: Array, dtype: str, bits: int) -> tuple[Array, Array]:
 class Nvfp4Weight(WeightFormat):
     """nvfp4-pack-quantized: `weight_packed` U8, `weight_scale` F8_E4M3, `weight_global_scale` F32 [1]."""
 
+    search: Search | None = None
     needs_extremes = True
+
+    def extremes(self, rows: Array, dtype: str) -> Extremes:
+        """Return those of the searched ranges, of which G is made."""
+        if self.search is None:
+            return super().extremes(rows, dtype)
+        highest = float(self._largest(rows, dtype).max())
+        return Extremes(-highest, highest)
+
+    def _largest(self, rows: Array, dtype: str) -> Array:
+        """Return a for each group, or what the search finds in its place."""
+        largest = largest_magnitudes(rows, dtype, _NVFP4)
+        if self.search is None:
+            return largest
+
+        def scales(ranges: tuple[Array, ...]) -> tuple[Array, None]:
+            of_ranges = rounded(ranges[0] / np.float32(E2M1.largest), dtype)
+            return np.where(of_ranges == 0, EPSILON[dtype], of_ranges), None
+
+        return self.search.best(rows, dtype, _NVFP4, ELEMENT_E2M1, (largest,), scales)[0]
 
     def overflows(self, extremes: Extremes, dtype: str) -> bool:
         """Return whether G overflows: in F16 for A below 0.041. Without it most groups become zeros."""
@@ -249,7 +292,7 @@ class Nvfp4Weight(WeightFormat):
             raise ValueError("NVFP4 needs the extremes of the weights that share a global scale")
         whole = _global_scale(extremes, rows.dtype)
         with np.errstate(all="ignore"):
-            ratios = rounded(largest_magnitudes(rows.bits, rows.dtype, _NVFP4) / np.float32(E2M1.largest), rows.dtype)
+            ratios = rounded(self._largest(rows.bits, rows.dtype) / np.float32(E2M1.largest), rows.dtype)
             ideal = whole * ratios
             scales = e4m3_codes(ideal, "F32", Block(*ideal.shape), np.ones(1, np.float32), rounds=False)
             scales[scales == 0] = _SMALLEST_SCALE
@@ -283,8 +326,14 @@ class Nvfp4Weight(WeightFormat):
             outer = float(1 / np.float64(stored.parts["weight_global_scale"].reshape(-1)[0]))
         return ScaledCodes(codes, E2M1.values, stored.shape[1], _NVFP4, scales, None, "BF16", outer)
 
+    def extremes_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        if self.search is None:
+            return super().extremes_kernels(dtype)
+        return (magnitude_kernel(dtype), ELEMENT_E2M1.kernel)
+
     def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
-        return (magnitude_kernel(dtype), E4M3_CODES, PACKED_E2M1_CODES, *float_kernels((dtype,)))
+        searching = () if self.search is None else (ELEMENT_E2M1.kernel,)
+        return (magnitude_kernel(dtype), *searching, E4M3_CODES, PACKED_E2M1_CODES, *float_kernels((dtype,)))
 
     def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
         return (scaled_values, *unpacking_kernels(4), *float_kernels(dtypes))

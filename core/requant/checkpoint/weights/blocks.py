@@ -149,7 +149,7 @@ def codes(
     `dtype`.
     """
     count, columns = rows.shape
-    _check_parameters(scales, zero_points, count, columns, block)
+    parameters_checked(scales, zero_points, count, columns, block)
     make = np.empty if columns == stride else np.zeros
     target = make((count, stride // per_byte), np.uint8)
     kernel(
@@ -270,7 +270,7 @@ class ScaledCodes:
     def _checked(self) -> tuple[int, int]:
         """Return the extents of the codes. Kernels trust that there is a parameter for each block."""
         rows, width = self.codes.shape
-        _check_parameters(self.scales, self.zero_points, rows, self.columns, self.block)
+        parameters_checked(self.scales, self.zero_points, rows, self.columns, self.block)
         if width < self.columns or self.table.size != 256:
             raise ValueError(f"{width} codes in a row and {self.table.size} values; expected {self.columns} and 256")
         return rows, width
@@ -298,7 +298,7 @@ def scales_by_row(scales: Array, block: Block, rows: int, columns: int) -> Array
     return np.repeat(of_rows, block.width // width, axis=1)[:, : columns // width]
 
 
-def _check_parameters(scales: Array, zero_points: Array | None, rows: int, columns: int, block: Block) -> None:
+def parameters_checked(scales: Array, zero_points: Array | None, rows: int, columns: int, block: Block) -> None:
     """Kernels index them by the place of a block, and trust that they are there."""
     expected = -(-rows // block.height) * block.columns(columns)
     for each in (scales, zero_points):

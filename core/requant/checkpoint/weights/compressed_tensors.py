@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -66,6 +66,7 @@ from requant.checkpoint.weights.packing import (
     words,
 )
 from requant.checkpoint.weights.repack import SourceNumbers
+from requant.checkpoint.weights.search import ELEMENT_E4M3, Element, Parameters, Search
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -188,10 +189,14 @@ ZeroPoints = Int8ZeroPoints | PackedZeroPoints
 
 @dataclass(frozen=True)
 class ScaledWeight(WeightFormat):
-    """Codes with scales. `rounds`: whether each step is rounded to the weight's dtype, as in the profile of the CPU."""
+    """Codes with scales. `rounds`: whether each step is rounded to the weight's dtype, as in the profile of the CPU.
+
+    `search`: of the ranges that scales are made of; None: they are the extremes.
+    """
 
     grouping: Grouping
     rounds: bool
+    search: Search | None = field(default=None, kw_only=True)
 
     of_integers: ClassVar[bool]
     """Whether the codes are integers."""
@@ -219,6 +224,10 @@ class ScaledWeight(WeightFormat):
     @abstractmethod
     def half_range(self) -> float:
         """Return (hi - lo) / 2 of the codes."""
+
+    @abstractmethod
+    def element(self) -> Element:
+        """Return the codes for a search."""
 
     @abstractmethod
     def table(self) -> Array:
@@ -316,7 +325,11 @@ class ScaledWeight(WeightFormat):
 
     def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
         of_scales = () if self.needs_extremes else (magnitude_kernel(dtype),)
-        return (*of_scales, *self.coding_kernels(), *float_kernels((dtype,)))
+        return (*of_scales, *self.searching_kernels(), *self.coding_kernels(), *float_kernels((dtype,)))
+
+    def searching_kernels(self) -> tuple[Kernel, ...]:
+        """Return the kernels that `ranges` calls."""
+        return () if self.search is None else (self.element().kernel,)
 
     @abstractmethod
     def coding_kernels(self) -> tuple[Kernel, ...]:
@@ -352,7 +365,19 @@ class ScaledWeight(WeightFormat):
             raise ValueError("one scale for the whole weight needs its extremes")
         else:
             largest = np.array([[of_all.magnitude]], np.float32)
-        return _not_zero(rounded(largest / np.float32(self.half_range()), dtype), dtype), None
+
+        def scales(ranges: tuple[Array, ...]) -> tuple[Array, None]:
+            return _not_zero(rounded(ranges[0] / np.float32(self.half_range()), dtype), dtype), None
+
+        return scales(self.ranges(rows, dtype, block, (largest,), scales))
+
+    def ranges(
+        self, rows: Array, dtype: str, block: Block, extremes: tuple[Array, ...], parameters: Parameters
+    ) -> tuple[Array, ...]:
+        """Return the extremes of blocks, or what the search finds in their place."""
+        if self.search is None:
+            return extremes
+        return self.search.best(rows, dtype, block, self.element(), extremes, parameters)
 
 
 def _asymmetric_scales(lows: Array, highs: Array, bits: int, dtype: str) -> tuple[Array, Array]:
@@ -421,6 +446,9 @@ class IntegerWeight(ScaledWeight):
     def half_range(self) -> float:
         return (2.0**self.bits - 1) / 2
 
+    def element(self) -> Element:
+        return Element.integer(self.bits)
+
     def places(self) -> tuple[Array, int, int]:
         highest = (1 << (self.bits - 1)) - 1
         return self.table().astype(np.int16), -highest - 1, highest
@@ -432,13 +460,17 @@ class IntegerWeight(ScaledWeight):
     def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
         if self.symmetric:
             return super().quantizing_kernels(dtype)
-        return (extremes_kernel(dtype), *self.coding_kernels(), *float_kernels((dtype,)))
+        return (extremes_kernel(dtype), *self.searching_kernels(), *self.coding_kernels(), *float_kernels((dtype,)))
 
     def parameters(self, rows: Array, dtype: str, block: Block, of_all: Extremes | None) -> tuple[Array, Array | None]:
         if self.symmetric:
             return super().parameters(rows, dtype, block, of_all)
-        lows, highs = extremes_of_groups(rows, dtype, block.width)
-        return _asymmetric_scales(lows, highs, self.bits, dtype)
+
+        def scales(ranges: tuple[Array, ...]) -> tuple[Array, Array]:
+            lows, highs = ranges
+            return _asymmetric_scales(lows, highs, self.bits, dtype)
+
+        return scales(self.ranges(rows, dtype, block, extremes_of_groups(rows, dtype, block.width), scales))
 
 
 @dataclass(frozen=True)
@@ -571,6 +603,9 @@ class FloatQuantized(ScaledWeight):
 
     def scales_that_hold(self, source: SourceNumbers, block: Block) -> tuple[Array, Array | None]:
         return source.scales_of_floats(block, E4M3.largest), None
+
+    def element(self) -> Element:
+        return ELEMENT_E4M3
 
     def table(self) -> Array:
         return E4M3.values

@@ -14,7 +14,7 @@ from math import inf
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Extremes, ScaledCodes
+from requant.checkpoint.weights.blocks import Extremes, ScaledCodes, extremes_kernel, whole_extremes
 from requant.checkpoint.weights.floats import Array, values
 from requant.checkpoint.weights.repack import SourceNumbers
 from requant.errors import CheckpointError
@@ -146,6 +146,10 @@ class WeightFormat(ABC):
         """Whether `quantize` needs the extremes of the whole tensor, or of the set of tensors that share a scale."""
         return False
 
+    def extremes(self, rows: Array, dtype: str) -> Extremes:
+        """Return the extremes of some rows that `quantize` needs."""
+        return whole_extremes(rows, dtype)
+
     @abstractmethod
     def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
         """Return the tensors that store a weight; none if the format does not quantize such a weight.
@@ -242,6 +246,10 @@ class WeightFormat(ABC):
     def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
         """Return the kernels that `quantize` calls for a weight of `dtype`."""
         return ()
+
+    def extremes_kernels(self, dtype: str) -> tuple[Kernel, ...]:
+        """Return the kernels that `extremes` calls for a weight of `dtype`."""
+        return (extremes_kernel(dtype),)
 
     def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
         """Return the kernels that `dequantize` calls. `dtypes`: of the stored tensors and of the weight."""

@@ -62,7 +62,8 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
 @dataclass(slots=True)
 class _Kind:
-    """Tensors that differ in one way. `largest`: in `unit`, None where it is not known of one of them."""
+    """Tensors that differ in one way. `largest`: in `unit`, None where it is not known of one of them. `signal`,
+    `noise`: of all, None where values were not compared."""
 
     detail: str
     unit: str | None
@@ -71,12 +72,16 @@ class _Kind:
     differing: int = 0
     largest: float | None = 0.0
     scales_differing: int = 0
+    signal: float | None = None
+    noise: float | None = None
 
     def add(self, each: TensorDifference) -> None:
         self.tensors += 1
         self.elements += each.elements
         self.differing += each.differing
         self.scales_differing += each.scales_differing
+        if each.signal is not None and each.noise is not None:
+            self.signal, self.noise = (self.signal or 0.0) + each.signal, (self.noise or 0.0) + each.noise
         known = self.largest is not None and (each.largest is not None or not each.differing)
         self.largest = max(self.largest or 0.0, each.largest or 0.0) if known else None
 
@@ -117,6 +122,7 @@ def _line_of_kind(kind: _Kind) -> str:
             parts.append(f"by at most {kind.largest:.6g}{'' if kind.unit == 'value' else f' {kind.unit}'}")
     if kind.scales_differing:
         parts.append(f"{kind.scales_differing} scales")
+    parts += _ratio(kind.signal, kind.noise)
     return ", ".join(parts)
 
 
@@ -132,4 +138,12 @@ def _line(each: TensorDifference) -> str:
         parts[-1] += f" ({each.numbers[0]!r} in a, {each.numbers[1]!r} in b)"
     if each.scales_differing:
         parts.append(f"{each.scales_differing} scales")
+    parts += _ratio(each.signal, each.noise)
     return ", ".join(parts)
+
+
+def _ratio(signal: float | None, noise: float | None) -> list[str]:
+    from requant.checkpoint.verify.difference import decibels
+
+    ratio = None if signal is None or noise is None else decibels(signal, noise)
+    return [] if ratio is None else [f"SQNR {ratio:.2f} dB"]

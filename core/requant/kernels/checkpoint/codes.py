@@ -33,34 +33,39 @@ _BYTES_OF_F32 = 4
 
 
 @device
-def _rounded(value: Number, precision: int) -> Number:
+def rounded(value: Number, precision: int) -> Number:
+    """R of the module's formulas."""
     return value if precision == _NATIVE else round_to_precision(value, precision)
 
 
 @device
-def _clamped(value: Number, lowest: Number, highest: Number) -> Number:
+def clamped(value: Number, lowest: Number, highest: Number) -> Number:
     """The nearest between the bounds; NaN stays."""
     return larger(splat(lowest), smaller(splat(highest), value))
 
 
 @device
-def _integers(value: Number, offset: Number) -> Number:
+def integers(value: Number, offset: Number) -> Number:
+    """The code of each number between the bounds."""
     number = nearest_integers(select(value == value, value, zero_like(value)))
     return number + splat(offset)
 
 
 @device
-def _e4m3(value: Number, offset: Number) -> Number:
+def e4m3(value: Number, offset: Number) -> Number:
+    """The code of f8E4M3FN, likewise."""
     return codes_of_e4m3(value)
 
 
 @device
-def _e2m3(value: Number, offset: Number) -> Number:
+def e2m3(value: Number, offset: Number) -> Number:
+    """The code of f6E2M3FN, likewise."""
     return codes_of_e2m3(value, offset)
 
 
 @device
-def _e2m1(value: Number, offset: Number) -> Number:
+def e2m1(value: Number, offset: Number) -> Number:
+    """The code of f4E2M1FN, likewise."""
     return codes_of_e2m1(value)
 
 
@@ -79,10 +84,10 @@ def _codes(encode: Callable[[Number, Number], Number], *, is_float: bool, packed
         offset: Number,
         mask: Number = None,
     ) -> Number:
-        value = _rounded(load_f32(source, i, kind, mask) / splat(scale), precision)
+        value = rounded(load_f32(source, i, kind, mask) / splat(scale), precision)
         if has_zero:
-            value = _rounded(value + splat(zero), precision)
-        return encode(_clamped(value, lowest, highest), offset)
+            value = rounded(value + splat(zero), precision)
+        return encode(clamped(value, lowest, highest), offset)
 
     @device
     def segment(
@@ -167,8 +172,8 @@ def _codes(encode: Callable[[Number, Number], Number], *, is_float: bool, packed
     return codes
 
 
-INTEGER_CODES = _codes(_integers, is_float=False)
-PACKED_INTEGER_CODES = _codes(_integers, is_float=False, packed=True)
-E4M3_CODES = _codes(_e4m3, is_float=True)
-E2M3_CODES = _codes(_e2m3, is_float=True)
-PACKED_E2M1_CODES = _codes(_e2m1, is_float=True, packed=True)
+INTEGER_CODES = _codes(integers, is_float=False)
+PACKED_INTEGER_CODES = _codes(integers, is_float=False, packed=True)
+E4M3_CODES = _codes(e4m3, is_float=True)
+E2M3_CODES = _codes(e2m3, is_float=True)
+PACKED_E2M1_CODES = _codes(e2m1, is_float=True, packed=True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from requant.checkpoint.quantization_config.compressed_tensors import PRESETS
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.schemes import SCHEMES, scheme_named
 from requant.checkpoint.weights import quark, torchao
@@ -28,6 +29,7 @@ from tests.support.stored_weights import matrix
 
 SHAPE = (128, 128)
 OPTIONS = ("W4A16:channel", "W4A16:group=7", "W8A8:tensor", "W8A8:asymmetric", "W3A16:group=32,asymmetric")
+SEARCHED = tuple(f"{name}{',' if ':' in name else ':'}mse" for name in (*PRESETS, "W4A16:group=7", "W8A8:asymmetric"))
 
 
 @contextmanager
@@ -46,20 +48,22 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[Kernel]]:
 
 
 @pytest.mark.parametrize("dtype", ["BF16", "F16", "F32"])
-@pytest.mark.parametrize("name", [*SCHEMES, *OPTIONS])
+@pytest.mark.parametrize("name", [*SCHEMES, *OPTIONS, *SEARCHED])
 def test_formats_state_what_they_call(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scheme = scheme_named(name)
     form = scheme.format(scheme.profiles[0])
     shape = (SHAPE[0], 126) if "group=7" in name else SHAPE
     random = np.random.default_rng(5)
     rows = bits_of(random.standard_normal(shape, np.float32), dtype)
-    extremes = whole_extremes(rows, dtype) if form.needs_extremes else None
+    with called(monkeypatch) as measuring:
+        extremes = form.extremes(rows, dtype) if form.needs_extremes else None
     with called(monkeypatch) as quantizing:
         stored = {region.suffix: array for region, array in form.quantize(rows, dtype, shape, 0, extremes)}
     tensors = form.stored(dtype, shape)
     with called(monkeypatch) as dequantizing:
         form.dequantize(StoredRows.whole(stored, tensors, shape), dtype)
     dtypes = {tensor.dtype for tensor in tensors} | {dtype}
+    assert measuring <= {*form.extremes_kernels(dtype), *float_kernels(["F16"])}
     # F16 go both ways, and rarely both ways in one direction.
     assert quantizing <= set(form.quantizing_kernels(dtype)) <= quantizing | set(float_kernels(["F16"]))
     assert dequantizing <= set(form.dequantizing_kernels(dtypes)) <= dequantizing | set(float_kernels(["F16"]))

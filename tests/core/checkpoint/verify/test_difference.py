@@ -19,7 +19,7 @@ from requant.checkpoint.run.stored_weight import Files, QuantizedWeight
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.storage.location import open_store
 from requant.checkpoint.storage.store import Store
-from requant.checkpoint.verify.difference import TensorDifference, Unit, diff
+from requant.checkpoint.verify.difference import TensorDifference, Unit, decibels, diff
 from requant.errors import ParameterError
 from tests.support.hand_made_plan import Tensors, write_safetensors
 from tests.support.model_directory import make_model
@@ -181,6 +181,16 @@ def test_beside_what_it_was_converted_from(source: Path, tmp_path: Path) -> None
     assert set(found) == {UP, Q}
     assert found[UP].unit is Unit.STEPS
     assert 0.4 < (found[UP].largest or 0) <= 1
+    # A step is about 1 / 127 of the largest weight of a row.
+    assert found[UP].signal is not None
+    assert found[UP].noise is not None
+    assert 30 < (decibels(found[UP].signal, found[UP].noise) or 0) < 50
+
+
+def test_decibels() -> None:
+    assert decibels(100.0, 1.0) == 20.0
+    assert decibels(1.0, 0.0) is None
+    assert decibels(float("nan"), 1.0) is None
 
 
 def test_two_schemes(source: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from requant.checkpoint.plan.model import (
     QuantizedSource,
     QuantizeStep,
     Request,
+    SchemeFor,
     SourceRange,
     Step,
     Task,
@@ -206,7 +207,7 @@ def planned(
     source = LocalStore(folder)
     files = {file.name: file for file in source.files()}
     plan = Plan(
-        Request(Direction.QUANTIZE, "bytes", "none", not_finite=not_finite),
+        Request(Direction.QUANTIZE, (SchemeFor("bytes"),), "none", not_finite=not_finite),
         sha256(repr((files, not_finite)).encode()).hexdigest(),
         tuple(files[name] for name in headers),
         tuple(tasks),
@@ -243,7 +244,7 @@ def backwards(forwards: Example, converted: Path) -> Plan:
             for step in split
         ]
         tasks.append(Task(task.output, header, tuple(steps)))
-    request = Request(Direction.DEQUANTIZE, None, "none")
+    request = Request(Direction.DEQUANTIZE, (), "none")
     sources = tuple(files[task.output] for task in tasks)
     return Plan(request, "back", sources, tuple(tasks), (), None, b"{}")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from requant.checkpoint.plan.model import DequantizeStep, Direction, Plan, QuantizeStep, Request
+from requant.checkpoint.plan.model import DequantizeStep, Direction, Plan, QuantizeStep, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.safetensors.header import DTYPES
@@ -92,12 +92,12 @@ def test_both_directions(scheme: str, tmp_path: Path) -> None:
     """Every stored tensor and every value is that of the format; what is left is left, and config.json lists it."""
     source = save(tmp_path / "source", {"dtype": "bfloat16", "architectures": ["LlamaForCausalLM"]})
     profile = scheme_named(scheme).profiles[0]
-    plan = convert(source, tmp_path / "there", Request(Direction.QUANTIZE, scheme, profile))
+    plan = convert(source, tmp_path / "there", Request(Direction.QUANTIZE, (SchemeFor(scheme),), profile))
     weight_format = scheme_named(scheme).format(profile)
     quantized = [*QUANTIZED, *([ODD] if scheme == "NF4" else [])]
     assert set(steps(plan, QuantizeStep)) == set(quantized)
     there, plain = tensors(tmp_path / "there"), tensors(source)
-    back = convert(tmp_path / "there", tmp_path / "back", Request(Direction.DEQUANTIZE, None, ""))
+    back = convert(tmp_path / "there", tmp_path / "back", Request(Direction.DEQUANTIZE, (), ""))
     assert set(steps(back, DequantizeStep)) == set(quantized)
     restored = tensors(tmp_path / "back")
     for module in quantized:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from requant.checkpoint.safetensors.header import Header, TensorEntry
 from requant.checkpoint.safetensors.writer import head_bytes
+from requant.checkpoint.selection import ALL
 from requant.checkpoint.storage.store import StoredFile
 from requant.checkpoint.weights.transposed import TransposedFloats
 from requant.checkpoint.weights.weight_format import WeightFormat
@@ -39,33 +40,65 @@ class Repack(StrEnum):
     """To the nearest numbers that it holds with these scales."""
 
 
+class SchemeFor(NamedTuple):
+    """A scheme by its name, and the modules that it is for.
+
+    `targets`: module names, or `re:` and a regular expression, as compressed-tensors reads them.
+    """
+
+    scheme: str
+    targets: tuple[str, ...] = (ALL,)
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """The request for a conversion. It and the source's headers determine the plan.
 
-    `ignore` and `targets`: module names, or `re:` and a regular expression, as compressed-tensors reads them. The entry
-    `default` of `ignore` stands for what is usually left as it is (`requant.checkpoint.selection`); the
-    request of a plan has the entries that it meant there.
-    `dtype`: of dequantized weights, BF16, F16 or F32, also of those that are then quantized to `scheme` (None: what the
-    source's config.json says, else BF16); with `repack`, of scales (None: that of the source's scales).
+    `schemes`: usually one; of several, a module has the first whose targets it matches; none to dequantize. `ignore`:
+    of what no scheme is for, as targets are stated. The entry `default` stands for what is usually left as it is
+    (`requant.checkpoint.selection`); the request of a plan has the entries that it meant there.
+    `dtype`: of dequantized weights, BF16, F16 or F32, also of those that are then quantized (None: what the source's
+    config.json says, else BF16); with `repack`, of scales (None: that of the source's scales).
     `repack`: with a direction of DEQUANTIZE, whether the numbers may be rounded to `dtype`.
     `certify`: whether the numbers of both sides are compared, and the manifest says what became of each tensor.
     """
 
     direction: Direction
-    scheme: str | None
+    schemes: tuple[SchemeFor, ...]
     profile: str
     ignore: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ("Linear",)
     not_finite: NotFinite = NotFinite.REFUSE
     dtype: str | None = None
     repack: Repack = Repack.NO
     certify: bool = False
 
     @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets of all schemes."""
+        return tuple(entry for each in self.schemes for entry in each.targets or (ALL,))
+
+    @property
     def members(self) -> dict[str, Any]:
-        """The request as members of JSON, without what is as in requests of earlier versions."""
-        return {name: value for name, value in asdict(self).items() if name not in _LATER or value != _LATER[name]}
+        """The request as members of JSON, without what is as in requests of earlier versions.
+
+        One scheme is stated as `scheme` and `targets`, several as `schemes`, a list of objects with these two.
+        """
+        if len(self.schemes) > 1:
+            stated: dict[str, Any] = {"schemes": [each._asdict() for each in self.schemes]}
+            targets: dict[str, Any] = {}
+        else:
+            scheme, of_scheme = self.schemes[0] if self.schemes else (None, (ALL,))
+            stated, targets = {"scheme": scheme}, {"targets": of_scheme}
+        return {
+            "direction": self.direction,
+            **stated,
+            "profile": self.profile,
+            "ignore": self.ignore,
+            **targets,
+            "not_finite": self.not_finite,
+            "dtype": self.dtype,
+            **{name: value for name, before in _LATER.items() if (value := getattr(self, name)) != before},
+        }
 
 
 _LATER = {"repack": Repack.NO, "certify": False}
@@ -227,21 +260,42 @@ def request_of(members: Mapping[str, Any]) -> Request:
     Raises KeyError, TypeError or ValueError for anything else.
     """
     members = {**_LATER, **members}
-    if set(members) != {each.name for each in fields(Request)}:
-        raise KeyError("request")
     if not isinstance(members["certify"], bool):
         raise TypeError("certify")
-    return Request(
+    request = Request(
         direction=Direction(members["direction"]),
-        scheme=None if members["scheme"] is None else text(members["scheme"]),
+        schemes=schemes_of(_listed_schemes(members)),
         profile=text(members["profile"]),
         ignore=_texts(members["ignore"]),
-        targets=_texts(members["targets"]),
         not_finite=NotFinite(members["not_finite"]),
         dtype=None if members["dtype"] is None else text(members["dtype"]),
         repack=Repack(members["repack"]),
         certify=members["certify"],
     )
+    if {*request.members, *_LATER} != members.keys():
+        raise KeyError("request")
+    return request
+
+
+def _listed_schemes(members: Mapping[str, Any]) -> object:
+    if "schemes" in members:
+        return members["schemes"]
+    return [] if members["scheme"] is None else [{name: members[name] for name in SchemeFor._fields}]
+
+
+def schemes_of(listed: object) -> tuple[SchemeFor, ...]:
+    """Return the schemes that a JSON list of objects with `scheme` and `targets` states.
+
+    Raises KeyError or TypeError for anything else.
+    """
+    if not isinstance(listed, list):
+        raise TypeError(listed)
+    schemes = []
+    for each in listed:
+        if not isinstance(each, dict) or each.keys() != set(SchemeFor._fields):
+            raise KeyError("schemes")
+        schemes.append(SchemeFor(text(each["scheme"]), _texts(each["targets"])))
+    return tuple(schemes)
 
 
 def text(value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from requant.checkpoint.plan.model_files import (
     without_quantization,
 )
 from requant.checkpoint.plan.quantization import quantization_tasks
+from requant.checkpoint.plan.recipe import Recipe
 from requant.checkpoint.plan.refusals import Refusals, parameter_of
 from requant.checkpoint.plan.source import Reserve, Source, read_source, unlimited
 from requant.checkpoint.plan.stored_formats import stored_formats
@@ -34,8 +35,7 @@ from requant.checkpoint.profiles import CHECKPOINT_PROFILES
 from requant.checkpoint.quantization_config import torchao
 from requant.checkpoint.quantization_config.methods import OF_OPENAI
 from requant.checkpoint.safetensors.header import Header
-from requant.checkpoint.schemes import scheme_named
-from requant.checkpoint.selection import Selection, with_default_entries
+from requant.checkpoint.selection import with_default_entries
 from requant.checkpoint.storage.store import Store, StoredFile
 from requant.errors import CheckpointError, ParameterError, excerpt
 from requant.errors.cancellation import checked
@@ -135,12 +135,7 @@ def plan_of(source: Source, request: Request, reserve: Reserve = unlimited) -> P
 
 
 def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
-    if request.scheme is None:
-        raise CheckpointError(
-            "quantizing requires a scheme: choose one of those that `requant checkpoint schemes` lists"
-        )
-    scheme = scheme_named(request.scheme)
-    weight_format = scheme.format(request.profile)
+    recipe = Recipe(request)
     if quantization_of(source) is OF_OPENAI:
         raise CheckpointError(
             "these are OpenAI's own files of gpt-oss, and no loader of quantized models knows their names: use "
@@ -152,25 +147,19 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     names = [each.name for each in content.tensors]
     ignored: tuple[str, ...] = ()
     if request.repack is Repack.NO:
-        ignored = with_default_entries(request.ignore, request.targets, scheme.always_ignored, names)
-    request = replace(request, scheme=scheme.name, ignore=ignored)
-    asked = replace(request, ignore=(*ignored, *scheme.always_ignored))
-    metadata = None if scheme.metadata is None else dict(scheme.metadata)
-    tasks, selection = quantization_tasks(
-        content.tensors, content.config, asked, weight_format, fused=scheme.fused, metadata=metadata, reserve=reserve
-    )
+        ignored = with_default_entries(request.ignore, request.targets, recipe.always_ignored, names)
+    request = replace(request, schemes=recipe.stated, ignore=ignored)
+    recipe = Recipe(request)
+    only_quantized = request.repack is not Repack.NO
+    tasks = quantization_tasks(content.tensors, content.config, recipe, only_quantized=only_quantized, reserve=reserve)
     head = _tied_head(content.config, names)
-    ignore = (
-        request.ignore
-        if Selection(request.targets, asked.ignore).skip_reason(f"{_HEAD}.weight")
-        else (*request.ignore, *head)
-    )
-    members = scheme.quantization_config(request.targets, ignore, (*_left(tasks), *head))
+    ignore = request.ignore if recipe.selection.skip_reason(f"{_HEAD}.weight") else (*request.ignore, *head)
+    members = recipe.quantization_config(_quantized(tasks), ignore, (*_left(tasks), *head))
     carried, left_out = split_copied_files(source.files, source.shards)
-    warnings = quantization_warnings(request, selection, tasks, content.config, fused=scheme.fused)
+    warnings = quantization_warnings(request, recipe, tasks, content.config)
     arithmetic = {"profile": profile.name, "system": profile.system, "version": profile.version, **content.arithmetic}
     config = with_quantization(content.config, members)
-    settings = scheme.settings((*_left(tasks), *head))
+    settings = recipe.schemes[0].settings((*_left(tasks), *head))
     return Plan(
         request,
         digest_of(source, request, arithmetic, tasks, carried, config, settings),
@@ -226,7 +215,7 @@ def _content(source: Source, request: Request) -> _Content:
             f"bitsandbytes stores the weights of a model of type '{kind}' transposed, which is not undone: {_OTHERWISE}"
         )
     refusals = Refusals()
-    of_scales = request.repack is not Repack.NO and request.scheme is not None and request.dtype is None
+    of_scales = request.repack is not Repack.NO and bool(request.schemes) and request.dtype is None
     tensors, dropped = dequantized_tensors(source, formats, dtype, refusals, of_scales=of_scales)
     refusals.raise_any()
     warnings = (f"{dropped} scales of quantized activations are dropped",) if dropped else ()
@@ -249,6 +238,11 @@ def _tied_head(config: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ..
     architectures = config.get("architectures")
     has_head = isinstance(architectures, list) and any(str(name).endswith(_WITH_HEAD) for name in architectures)
     return (_HEAD,) if has_head and not any(f"{_HEAD}." in name for name in names) else ()
+
+
+def _quantized(tasks: Iterable[Task]) -> Iterator[str]:
+    """Yield the modules that are quantized."""
+    return (step.module for task in tasks for step in task.steps if isinstance(step, QuantizeStep))
 
 
 def _left(tasks: Iterable[Task]) -> list[str]:

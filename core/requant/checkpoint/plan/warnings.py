@@ -6,8 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from requant.checkpoint.plan.model import QuantizedSource, QuantizeStep, Repack, Request, Task, WeightSource
+from requant.checkpoint.plan.model import Plan, QuantizedSource, QuantizeStep, Repack, Request, Task, WeightSource
 from requant.checkpoint.plan.quantization import fused_sets
+from requant.checkpoint.plan.recipe import Recipe
 from requant.checkpoint.plan.refusals import abbreviate, ignore_patterns_for
 from requant.checkpoint.selection import Role, Selection, role_of
 from requant.checkpoint.storage.store import StoredFile
@@ -23,20 +24,18 @@ _GROUPS = {"weight_scale": 1, "weight_scale_inv": 1, "scales": 0}
 
 
 def quantization_warnings(
-    request: Request, selection: Selection, tasks: Iterable[Task], config: Mapping[str, Any], *, fused: bool
+    request: Request, recipe: Recipe, tasks: Iterable[Task], config: Mapping[str, Any]
 ) -> list[str]:
-    """Return the warnings about a quantization plan but those of `tensor_parallel_warnings`.
-
-    `fused`: whether weights of a fused set need one global scale.
-    """
+    """Return the warnings about a quantization plan but those of `tensor_parallel_warnings`."""
     steps = {step.module: step for task in tasks for step in task.steps if isinstance(step, QuantizeStep)}
     return [
-        *_entries_without_match(request, selection),
+        *_entries_without_match(request, recipe.selection),
         *_unusual_modules(steps, config),
         *_experts_of_gpt_oss(steps),
-        *(_unfit_shapes(selection, tasks) if request.repack is Repack.NO else ()),
+        *(_unfit_shapes(recipe.selection, tasks) if request.repack is Repack.NO else ()),
         *_partly_quantized(steps, tasks),
-        *(_own_global_scales(steps) if fused else ()),
+        *_of_two_schemes(steps, recipe),
+        *_own_global_scales(steps, recipe),
     ]
 
 
@@ -83,12 +82,13 @@ def _unusual_modules(steps: Mapping[str, QuantizeStep], config: Mapping[str, Any
     ]
 
 
-def is_known_to_load(tasks: Iterable[Task]) -> bool:
-    """Return whether only modules are quantized that loaders take so: linear ones, and those they fuse together."""
-    tasks = tuple(tasks)
-    steps = {step.module: step for task in tasks for step in task.steps if isinstance(step, QuantizeStep)}
-    usual = all(role_of(module) is None for module in steps) and not _experts_of_gpt_oss(steps)
-    return usual and not _partly_quantized(steps, tasks)
+def is_known_to_load(plan: Plan) -> bool:
+    """Return whether only modules are quantized that loaders take so: linear ones, and those they fuse together, by one
+    scheme."""
+    steps = {step.module: step for step in plan.steps if isinstance(step, QuantizeStep)}
+    if any(role_of(module) is not None for module in steps) or _experts_of_gpt_oss(steps):
+        return False
+    return not _partly_quantized(steps, plan.tasks) and not _of_two_schemes(steps, Recipe(plan.request))
 
 
 def _experts_of_gpt_oss(steps: Mapping[str, QuantizeStep]) -> list[str]:
@@ -128,9 +128,32 @@ def _partly_quantized(steps: Mapping[str, QuantizeStep], tasks: Iterable[Task]) 
     ]
 
 
-def _own_global_scales(steps: Mapping[str, QuantizeStep]) -> list[str]:
-    alone = []
+def _of_two_schemes(steps: Mapping[str, QuantizeStep], recipe: Recipe) -> list[str]:
+    if len(recipe.schemes) == 1:
+        return []
+    schemes = {module: recipe.scheme_of(f"{module}.weight") for module in steps}
+    split = []
     for each in fused_sets(f"{module}.weight" for module in steps):
+        numbers = {schemes[name.removesuffix(".weight")] for name in each.weights}
+        if len({recipe.schemes[number].name for number in numbers if number is not None}) > 1:
+            split.append(each.name)
+    if not split:
+        return []
+    return [
+        f"the parts of {abbreviate(split)} get different schemes. vLLM fuses these modules, and refuses a fused module "
+        "with two schemes: give them one"
+    ]
+
+
+def _own_global_scales(steps: Mapping[str, QuantizeStep], recipe: Recipe) -> list[str]:
+    """Look at the fused sets of which several members have a global scale."""
+    scaled = []
+    for module in steps if recipe.fused else ():
+        number = recipe.scheme_of(f"{module}.weight")
+        if number is not None and recipe.schemes[number].fused:
+            scaled.append(f"{module}.weight")
+    alone = []
+    for each in fused_sets(scaled):
         modules = [name.removesuffix(".weight") for name in each.weights]
         if not all(steps[module].shares_scale_with for module in modules):
             alone.append(each.name)

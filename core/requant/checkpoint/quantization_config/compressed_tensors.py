@@ -223,28 +223,34 @@ def _scheme(
     def weight_format(profile: str) -> WeightFormat:
         return _LAYOUTS[layout][weights.kind].make(weights, profile == COMPRESSED_TENSORS_CPU.name)
 
-    def config(targets: Sequence[str], ignore: Sequence[str], left: Sequence[str]) -> Members:
-        group = {
-            "targets": list(targets),
-            "weights": _to_config(layout, weights),
-            "input_activations": activations,
-            "output_activations": None,
-            "format": layout,
-        }
-        return {
-            "config_groups": {"group_0": group},
-            "quant_method": METHOD,
-            "kv_cache_scheme": None,
-            "format": layout,
-            "quantization_status": "compressed",
-            "global_compression_ratio": None,
-            "ignore": list(ignore),
-            "transform_config": {},
-            "version": COMPRESSED_TENSORS_CPU.version,
-        }
-
+    group = {
+        "weights": _to_config(layout, weights),
+        "input_activations": activations,
+        "output_activations": None,
+        "format": layout,
+    }
     profiles = (COMPRESSED_TENSORS_CPU.name, COMPRESSED_TENSORS_CUDA.name)
-    return Scheme(name, description, profiles, fused, weight_format, config)
+    return Scheme(name, description, profiles, fused, weight_format, _quantization_config, group=group)
+
+
+_MIXED = "mixed-precision"
+
+
+def _quantization_config(groups: Sequence[Members], ignore: Sequence[str], left: Sequence[str]) -> Members:
+    """Return the member `quantization_config`. The names of groups keep their order where members are sorted."""
+    digits = len(str(len(groups) - 1))
+    layouts = {group["format"] for group in groups}
+    return {
+        "config_groups": {f"group_{number:0{digits}}": group for number, group in enumerate(groups)},
+        "quant_method": METHOD,
+        "kv_cache_scheme": None,
+        "format": _MIXED if len(layouts) > 1 else groups[0]["format"],
+        "quantization_status": "compressed",
+        "global_compression_ratio": None,
+        "ignore": list(ignore),
+        "transform_config": {},
+        "version": COMPRESSED_TENSORS_CPU.version,
+    }
 
 
 _INTEGER_ACTIVATIONS = "; activations: {}-bit integers, one scale for each token, dynamic"

@@ -63,7 +63,7 @@ def _scheme(
         (profile.name,),
         False,
         lambda _: weight_format,
-        lambda targets, ignore, left: to_config(weight_format, left),
+        lambda groups, ignore, left: to_config(weight_format, left),
         NOT_LINEAR,
         OF_TORCH,
     )

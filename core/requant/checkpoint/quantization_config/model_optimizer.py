@@ -155,7 +155,7 @@ def _preset(algorithm: str, description: str, *, group: int | None = None, fused
         size = {} if group is None else {"group_size": group}
         return {"quant_algo": algorithm, "kv_cache_quant_algo": None, **size, "exclude_modules": sorted(left)}
 
-    def config(targets: Sequence[str], ignore: Sequence[str], left: Sequence[str]) -> Members:
+    def config(groups: Sequence[Members], ignore: Sequence[str], left: Sequence[str]) -> Members:
         members: Members = {
             "ignore": sorted(left),
             "quant_algo": algorithm,
@@ -174,7 +174,17 @@ def _preset(algorithm: str, description: str, *, group: int | None = None, fused
         parse_options(name, options, ())
         form = ModelOptimizerWeight(_LAYOUTS[algorithm.upper()](group))
         profiles = (MODEL_OPTIMIZER.name,)
-        return Scheme(name, description, profiles, fused, lambda _: form, config, NOT_LINEAR, OF_TORCH, files)
+        return Scheme(
+            name,
+            description,
+            profiles,
+            fused,
+            lambda _: form,
+            config,
+            always_ignored=NOT_LINEAR,
+            metadata=OF_TORCH,
+            make_files=files,
+        )
 
     return scheme
 

@@ -152,7 +152,7 @@ def _tensors(store: Store) -> dict[str, _Tensor]:
         }
     layout = excerpt(str(quantization.get("format", quantization.get("quant_method"))))
     tensors: dict[str, _Tensor] = {}
-    for step in plan_of(source, Request(Direction.DEQUANTIZE, None, "")).steps:
+    for step in plan_of(source, Request(Direction.DEQUANTIZE, (), "")).steps:
         if isinstance(step, DequantizeStep):
             tensors[step.output] = _Tensor(QuantizedWeight(files, step.source), layout)
         elif isinstance(step, CopyStep):

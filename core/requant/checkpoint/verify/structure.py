@@ -130,7 +130,7 @@ def _dequantization(source: Source, faults: list[Fault]) -> Plan | None:
     members = quantization_of(source)
     if members is None:
         return None
-    plan = plan_of(source, Request(Direction.DEQUANTIZE, None, ""))
+    plan = plan_of(source, Request(Direction.DEQUANTIZE, (), ""))
     if members.get("quant_method") == METHOD:
         faults += _left_out(plan, members)
     return plan

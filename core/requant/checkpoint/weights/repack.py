@@ -77,7 +77,7 @@ class SourceNumbers:
         """
         rows, columns = self.numbers.shape
         shape = self._grid(block)
-        scales = self._of_first_elements(self.codes.scales, block).astype(np.float64)
+        scales = self.of_first_elements(self.codes.scales, block).astype(np.float64)
         if not zero_points:
             return scales, None
         low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
@@ -87,7 +87,7 @@ class SourceNumbers:
         )  # fmt: skip
         points: Array = np.zeros(shape)
         if self.codes.zero_points is not None:
-            points = np.nan_to_num(self._of_first_elements(self.codes.zero_points, block).astype(np.float64))
+            points = np.nan_to_num(self.of_first_elements(self.codes.zero_points, block).astype(np.float64))
         # The lowest code becomes the lowest, as far as all codes stay in range.
         least, most = lowest - low, highest - high
         points = np.clip(points + (lowest - float(self.codes.table.min())), least, np.maximum(most, least))
@@ -110,7 +110,7 @@ class SourceNumbers:
         rows, columns = self.numbers.shape
         return -(-rows // block.height), block.columns(columns)
 
-    def _of_first_elements(self, parameters: Array, block: Block) -> Array:
+    def of_first_elements(self, parameters: Array, block: Block) -> Array:
         """Return the parameters that the first element of each block has now."""
         down, across = self._grid(block)
         now, columns = self.codes.block, self.numbers.shape[1]

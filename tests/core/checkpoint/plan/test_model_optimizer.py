@@ -205,7 +205,7 @@ def test_the_file_with_the_fault_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "hf_quant_config.json").write_text("[" * 200)
     with pytest.raises(CheckpointError, match=r"hf_quant_config.json is not JSON"):
-        plan_conversion(LocalStore(tmp_path), Request(Direction.DEQUANTIZE, None, ""))
+        plan_conversion(LocalStore(tmp_path), Request(Direction.DEQUANTIZE, (), ""))
 
 
 PATTERNS = [

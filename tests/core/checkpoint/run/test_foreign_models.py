@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from requant.checkpoint.plan.model import Direction, Plan, Request
+from requant.checkpoint.plan.model import Direction, Plan, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.schemes import scheme_named
@@ -24,7 +24,8 @@ def plan(source: Path, scheme: str | None) -> Plan:
     direction = Direction.DEQUANTIZE if scheme is None else Direction.QUANTIZE
     profile = "" if scheme is None else scheme_named(scheme).profiles[0]
     ignore = () if scheme is None else ("default",)
-    return plan_conversion(LocalStore(source), Request(direction, scheme, profile, ignore))
+    schemes = () if scheme is None else (SchemeFor(scheme),)
+    return plan_conversion(LocalStore(source), Request(direction, schemes, profile, ignore))
 
 
 def convert(source: Path, target: Path, scheme: str | None) -> Path:
@@ -56,7 +57,7 @@ def test_one_pass_writes_what_two_write(kind: str, tmp_path: Path) -> None:
 def test_its_numbers_are_those_of_the_plain_model(kind: str, tmp_path: Path) -> None:
     """In F32, to which no value is rounded but by its loader."""
     source = LocalStore(save(tmp_path / "source", FOREIGN[kind], layers=1))
-    request = Request(Direction.DEQUANTIZE, None, "", dtype="F32")
+    request = Request(Direction.DEQUANTIZE, (), "", dtype="F32")
     run_plan(plan_conversion(source, request), source, LocalStore(tmp_path / "plain"))
     assert diff(source, LocalStore(tmp_path / "plain")).differences == ()
 

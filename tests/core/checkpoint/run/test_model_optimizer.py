@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from requant.checkpoint.plan.dry_run import plan_text
-from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.plan.model import Direction, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.schemes import scheme_named
@@ -143,7 +143,8 @@ def write(folder: Path, model: Model, places: tuple[str, ...] = PLACES[0]) -> di
 def convert(source: Path, target: Path, scheme: str | None) -> Path:
     direction = Direction.DEQUANTIZE if scheme is None else Direction.QUANTIZE
     profile = "" if scheme is None else scheme_named(scheme).profiles[0]
-    plan = plan_conversion(LocalStore(source), Request(direction, scheme, profile, ("default",) if scheme else ()))
+    schemes = () if scheme is None else (SchemeFor(scheme),)
+    plan = plan_conversion(LocalStore(source), Request(direction, schemes, profile, ("default",) if scheme else ()))
     run_plan(plan, LocalStore(source), LocalStore(target), threads=1)
     return target
 
@@ -153,7 +154,7 @@ def test_to_bf16(name: str, model: Model, tmp_path: Path) -> None:
     """The numbers, the names, and the files: those of the codes."""
     places = PLACES[list(MODELS).index(name) % 3]
     weights = write(tmp_path / "source", model, places)
-    plan = plan_conversion(LocalStore(tmp_path / "source"), Request(Direction.DEQUANTIZE, None, ""))
+    plan = plan_conversion(LocalStore(tmp_path / "source"), Request(Direction.DEQUANTIZE, (), ""))
     dropped = [each for each in plan.warnings if "dropped" in each]
     assert dropped == ([f"{model.dropped} scales of quantized activations are dropped"] if model.dropped else [])
     target = convert(tmp_path / "source", tmp_path / "plain", None)
@@ -188,7 +189,7 @@ def test_in_one_pass(name: str, scheme: str, tmp_path: Path) -> None:
     assert contents(once) == contents(twice)
     assert verify(LocalStore(once), LocalStore(tmp_path / "source")).faults == ()
     assert json.loads((once / "config.json").read_text())["quantization_config"]["quant_method"] == "compressed-tensors"
-    text = plan_text(plan_conversion(LocalStore(tmp_path / "source"), Request(Direction.DEQUANTIZE, None, "")))
+    text = plan_text(plan_conversion(LocalStore(tmp_path / "source"), Request(Direction.DEQUANTIZE, (), "")))
     assert "settings of another quantizer: hf_quant_config.json" in text
 
 

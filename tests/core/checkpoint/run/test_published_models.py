@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.plan.model import Direction, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run import steps
 from requant.checkpoint.run.run import run_plan
@@ -31,7 +31,8 @@ IGNORE = ("default",)
 
 def convert(source: Path, target: Path, scheme: str | None, ignore: tuple[str, ...] = IGNORE) -> Path:
     direction = Direction.DEQUANTIZE if scheme is None else Direction.QUANTIZE
-    request = Request(direction, scheme, "" if scheme is None else CPU, ignore if scheme else ())
+    schemes = () if scheme is None else (SchemeFor(scheme),)
+    request = Request(direction, schemes, "" if scheme is None else CPU, ignore if scheme else ())
     plan = plan_conversion(LocalStore(source), request)
     run_plan(plan, LocalStore(source), LocalStore(target))
     return target

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from requant.checkpoint.plan.dry_run import plan_text
-from requant.checkpoint.plan.model import Direction, Plan, Request
+from requant.checkpoint.plan.model import Direction, Plan, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.schemes import scheme_named
@@ -29,7 +29,8 @@ SCHEMES = (
 def plan(source: Path, scheme: str | None, dtype: str | None = None) -> Plan:
     direction = Direction.DEQUANTIZE if scheme is None else Direction.QUANTIZE
     profile = "" if scheme is None else scheme_named(scheme).profiles[0]
-    return plan_conversion(LocalStore(source), Request(direction, scheme, profile, dtype=dtype))
+    schemes = () if scheme is None else (SchemeFor(scheme),)
+    return plan_conversion(LocalStore(source), Request(direction, schemes, profile, dtype=dtype))
 
 
 def convert(source: Path, target: Path, scheme: str | None, dtype: str | None = None) -> Path:
@@ -50,7 +51,7 @@ def test_one_pass_writes_what_two_write(tmp_path: Path, first: str, second: str)
 def test_what_the_plan_says(tmp_path: Path) -> None:
     """A layer that is ignored becomes plain."""
     quantized = convert(make_model(tmp_path / "plain", shards=1), tmp_path / "first", "W8A8")
-    request = Request(Direction.QUANTIZE, "W4A16", "compressed-tensors-cpu", ignore=("re:.*q_proj$",))
+    request = Request(Direction.QUANTIZE, (SchemeFor("W4A16"),), "compressed-tensors-cpu", ignore=("re:.*q_proj$",))
     made = plan_conversion(LocalStore(quantized), request)
     text = plan_text(made)
     assert "Quantized: 1 weight, " in text

@@ -17,6 +17,7 @@ from requant.checkpoint.verify.difference import diff
 from requant.checkpoint.verify.verification import verify
 from requant.checkpoints import dequantize_checkpoint, quantize_checkpoint, repack_checkpoint
 from requant.errors import CheckpointError, VerificationError
+from tests.core.checkpoint.run import conversion_matrix
 from tests.support.cases import sample
 from tests.support.model_directory import contents, make_model
 
@@ -232,6 +233,11 @@ def test_what_is_certified_besides(tmp_path: Path) -> None:
     assert back.verdicts[f"{UP}.weight"].outcome in (Outcome.WIDENED, Outcome.ROUNDED)
     found = diff(LocalStore(tmp_path / "a"), LocalStore(plain), numbers=True).differences
     assert {each.tensor: each.differing for each in found}[f"{UP}.weight"] == weight.differing
+
+
+@pytest.mark.parametrize("scheme", sample(list(conversion_matrix.SCHEMES), 2))
+def test_the_page_has_what_is_exact(scheme: str) -> None:
+    assert conversion_matrix.lines_of_page()[scheme] == conversion_matrix.line(scheme)
 
 
 def test_a_plain_model_has_nothing_to_move(tmp_path: Path) -> None:

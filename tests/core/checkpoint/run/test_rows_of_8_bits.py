@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.plan.model import Direction, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.schemes import scheme_named
@@ -87,7 +87,8 @@ def write(folder: Path, config: Mapping[str, Any], *, order: int | None = 0) -> 
 def convert(source: Path, target: Path, scheme: str | None) -> Path:
     direction = Direction.DEQUANTIZE if scheme is None else Direction.QUANTIZE
     profile = "" if scheme is None else scheme_named(scheme).profiles[0]
-    plan = plan_conversion(LocalStore(source), Request(direction, scheme, profile, ("default",) if scheme else ()))
+    schemes = () if scheme is None else (SchemeFor(scheme),)
+    plan = plan_conversion(LocalStore(source), Request(direction, schemes, profile, ("default",) if scheme else ()))
     run_plan(plan, LocalStore(source), LocalStore(target), threads=1)
     return target
 

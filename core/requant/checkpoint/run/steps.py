@@ -100,8 +100,12 @@ class Steps(SourceReader):
 
     def _measure(self, source: WeightSource, weight_format: WeightFormat, into: _Measurement) -> Iterator[Piece]:
         weight = self._weight(source)
-        for begin, end in _row_ranges(weight.shape, source.dtype, weight.rows_together, self._source_piece(weight)):
-            memory = (end - begin) * _memory_of_row(weight)
+        piece, memory_of_row = self._source_piece(weight), _memory_of_row(weight)
+        if self._repacks:
+            # Numbers are measured, f64.
+            piece, memory_of_row = self._compared(piece), memory_of_row + self._compared_memory(weight.shape)
+        for begin, end in _row_ranges(weight.shape, source.dtype, weight.rows_together, piece):
+            memory = (end - begin) * memory_of_row
             yield Piece(memory, partial(self._measure_piece, weight, weight_format, begin, end, into))
 
     def _measure_piece(

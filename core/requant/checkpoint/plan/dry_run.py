@@ -6,7 +6,17 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Plan, QuantizeStep, Repack, Request, Step
+from requant.checkpoint.plan.model import (
+    CopyStep,
+    DequantizeStep,
+    Direction,
+    Plan,
+    QuantizeStep,
+    Repack,
+    Request,
+    Step,
+    shape_of,
+)
 from requant.checkpoint.plan.refusals import without_numbers
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.selection import Selection
@@ -63,7 +73,8 @@ def summary_of(plan: Plan) -> Summary:
                 kept.setdefault(f"{_DEQUANTIZED} {step.source.dtype}", Amount()).add(step.output, before, size)
             else:
                 source = step.source
-                converted.setdefault((source.dtype, source.shape), Amount()).add(f"{step.module}.weight", before, size)
+                name = step.output if isinstance(step, DequantizeStep) else f"{step.module}.weight"
+                converted.setdefault((source.dtype, shape_of(source)), Amount()).add(name, before, size)
     return Summary(
         converted,
         kept,

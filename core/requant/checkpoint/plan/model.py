@@ -97,7 +97,8 @@ class SourceRange:
 class QuantizedSource:
     """A weight that the source stores quantized. As a matrix, it is dequantized: of `dtype` and `shape` [out, in].
 
-    `stored`: the tensors of `module` that hold it, by suffix.
+    `stored`: the tensors of `module` that hold it, by suffix. `parameter`: of the module, where it is no weight.
+    `is_vector`: whether the tensor has one axis; its `shape` is [n, 1] then.
     """
 
     module: str
@@ -105,11 +106,13 @@ class QuantizedSource:
     format: WeightFormat
     dtype: str
     shape: tuple[int, int]
+    parameter: str = "weight"
+    is_vector: bool = False
 
     @property
     def tensor(self) -> str:
         """The name of the weight, had it not been quantized."""
-        return f"{self.module}.weight"
+        return f"{self.module}.{self.parameter}"
 
     @property
     def file(self) -> str:
@@ -126,6 +129,16 @@ WeightSource = SourceRange | QuantizedSource
 """A weight of the source: as it is, or quantized."""
 
 
+def shape_of(source: WeightSource) -> tuple[int, ...]:
+    """Return the shape of a tensor as it is without quantization."""
+    return source.shape[:1] if isinstance(source, QuantizedSource) and source.is_vector else source.shape
+
+
+def is_plain(source: WeightSource) -> bool:
+    """Return whether the source has a tensor in floats, or integers, and not quantized."""
+    return isinstance(source, SourceRange) or source.format.is_plain
+
+
 @dataclass(frozen=True, slots=True)
 class CopyStep:
     """A tensor whose bytes are copied under the name `output`."""
@@ -136,13 +149,15 @@ class CopyStep:
 
 @dataclass(frozen=True, slots=True)
 class QuantizeStep:
-    """The weight of `module` becomes `module.suffix` for each stored tensor of `format`."""
+    """The weight of `module` becomes `module.suffix` for each stored tensor of `format`. `parameter`: of the module,
+    where it is no weight."""
 
     module: str
     source: WeightSource
     format: WeightFormat
     shares_scale_with: tuple[WeightSource, ...] = ()
     """The other weights of its fused set, whose extremes count too."""
+    parameter: str = "weight"
 
 
 @dataclass(frozen=True, slots=True)

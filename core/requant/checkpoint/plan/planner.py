@@ -8,13 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from requant.checkpoint.gguf.tensor_types import FLOATS, GGML_VERSION
 from requant.checkpoint.plan.dequantization import (
     SourceTensor,
     dequantization_tasks,
     dequantized_tensors,
     stored_tensors,
 )
-from requant.checkpoint.plan.model import Direction, Plan, QuantizeStep, Repack, Request, Task
+from requant.checkpoint.plan.gguf_source import dtype_of_gguf, gguf_tensors
+from requant.checkpoint.plan.model import Direction, Plan, QuantizeStep, Repack, Request, Task, shape_of
 from requant.checkpoint.plan.model_files import (
     check_file_names,
     config_text,
@@ -33,7 +35,7 @@ from requant.checkpoint.plan.warnings import left_out_warnings, quantization_war
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
 from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.schemes import scheme_named
-from requant.checkpoint.selection import Selection, with_default_entries
+from requant.checkpoint.selection import DEFAULT_IGNORE, Selection, with_default_entries
 from requant.checkpoint.storage.store import Store, StoredFile
 from requant.errors import CheckpointError, ParameterError, excerpt
 from requant.errors.cancellation import checked
@@ -128,11 +130,13 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     scheme = scheme_named(request.scheme)
     weight_format = scheme.format(request.profile)
     profile = entry_named(CHECKPOINT_PROFILES, request.profile, "checkpoint profile")
-    content = _content(source, request)
+    content = content_of(source, request)
     names = [each.name for each in content.tensors]
     ignored: tuple[str, ...] = ()
-    if request.repack is Repack.NO:
-        ignored = with_default_entries(request.ignore, request.targets, scheme.always_ignored, names)
+    if request.repack is Repack.NO or source.gguf is not None:
+        # A GGUF file has embeddings and output layers in blocks too.
+        entries = request.ignore if request.repack is Repack.NO else request.ignore or DEFAULT_IGNORE
+        ignored = with_default_entries(entries, request.targets, scheme.always_ignored, names)
     request = replace(request, scheme=scheme.name, ignore=ignored)
     asked = replace(request, ignore=(*ignored, *scheme.always_ignored))
     metadata = None if scheme.metadata is None else dict(scheme.metadata)
@@ -163,7 +167,7 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
+class Content:
     """The tensors and config.json of a checkpoint without quantization. `arithmetic`: what the tensors depend on beside
     the headers.
     """
@@ -174,8 +178,10 @@ class _Content:
     warnings: tuple[str, ...]
 
 
-def _content(source: Source, request: Request) -> _Content:
+def content_of(source: Source, request: Request) -> Content:
     """Return what a checkpoint holds; what is quantized, as it is dequantized. Raises CheckpointError."""
+    if source.gguf is not None:
+        return _gguf_content(source, request)
     quantization = quantization_of(source.config)
     if quantization is None:
         if request.repack is not Repack.NO:
@@ -186,9 +192,8 @@ def _content(source: Source, request: Request) -> _Content:
             raise ParameterError(
                 "dtype is that of dequantized weights; the weights of this checkpoint are not quantized"
             )
-        return _Content(tuple(stored_tensors(source)), source.config, {}, ())
-    if request.dtype is not None and request.dtype not in DTYPES_OF_WEIGHTS:
-        raise unknown_name("dtype of weights", request.dtype, DTYPES_OF_WEIGHTS)
+        return Content(tuple(stored_tensors(source)), source.config, {}, ())
+    _check_dtype(request)
     dtype = request.dtype or stated_dtype(source.config) or "BF16"
     if dtype not in DTYPES_OF_WEIGHTS:
         raise CheckpointError(f"dtype is '{excerpt(dtype)}': choose one of {', '.join(DTYPES_OF_WEIGHTS)}")
@@ -201,9 +206,34 @@ def _content(source: Source, request: Request) -> _Content:
     of_scales = request.repack is not Repack.NO and request.scheme is not None and request.dtype is None
     tensors, dropped = dequantized_tensors(source, formats, dtype, refusals, of_scales=of_scales)
     refusals.raise_any()
-    warnings = (f"{dropped} scales of quantized activations are dropped",) if dropped else ()
+    warnings = _dropped(dropped)
     arithmetic = {"method": formats.name, "dtype": dtype, "quantization": _json(quantization).decode()}
-    return _Content(tuple(tensors), without_quantization(source.config, dtype), arithmetic, warnings)
+    return Content(tuple(tensors), without_quantization(source.config, dtype), arithmetic, warnings)
+
+
+def _gguf_content(source: Source, request: Request) -> Content:
+    assert source.gguf is not None
+    _check_dtype(request)
+    types = sorted({info.type.name for info in source.gguf.header.tensors})
+    if request.repack is not Repack.NO and not any(name not in FLOATS for name in types):
+        (file,) = source.shards
+        raise CheckpointError(
+            f"{file} has only floats, so there are no codes and scales to move: quantize it instead", file=file
+        )
+    dtype, refusals = dtype_of_gguf(source, request), Refusals()
+    tensors, dropped = gguf_tensors(source, dtype, refusals)
+    refusals.raise_any()
+    arithmetic = {"method": "gguf", "dtype": dtype, "ggml": GGML_VERSION}
+    return Content(tuple(tensors), without_quantization(source.config, dtype), arithmetic, _dropped(dropped))
+
+
+def _check_dtype(request: Request) -> None:
+    if request.dtype is not None and request.dtype not in DTYPES_OF_WEIGHTS:
+        raise unknown_name("dtype of weights", request.dtype, DTYPES_OF_WEIGHTS)
+
+
+def _dropped(count: int) -> tuple[str, ...]:
+    return (f"{count} scales of quantized activations are dropped",) if count else ()
 
 
 def _tied_head(config: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:
@@ -222,7 +252,9 @@ def _left(tasks: Iterable[Task]) -> list[str]:
         step.output.removesuffix(".weight")
         for task in tasks
         for step in task.steps
-        if not isinstance(step, QuantizeStep) and step.output.endswith(".weight") and len(step.source.shape) == _MATRIX
+        if not isinstance(step, QuantizeStep)
+        and step.output.endswith(".weight")
+        and len(shape_of(step.source)) == _MATRIX
     ]
 
 
@@ -230,11 +262,11 @@ _OTHERWISE = "restore the weights with the program that wrote them, or start fro
 
 
 def _dequantization(source: Source, request: Request) -> Plan:
-    if quantization_of(source.config) is None:
+    if source.gguf is None and quantization_of(source.config) is None:
         raise CheckpointError(
             "config.json has no quantization_config, so the weights are not quantized: use them as they are"
         )
-    content = _content(source, request)
+    content = content_of(source, request)
     tasks = dequantization_tasks(content.tensors)
     carried, left_out = split_copied_files(source.files, source.shards)
     config = config_text(content.config)

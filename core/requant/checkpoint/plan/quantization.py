@@ -28,7 +28,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from requant.checkpoint.plan.dequantization import SourceTensor, plain_step
-from requant.checkpoint.plan.model import QuantizeStep, Repack, Request, SourceRange, Step, Task, WeightSource
+from requant.checkpoint.plan.model import (
+    QuantizeStep,
+    Repack,
+    Request,
+    SourceRange,
+    Step,
+    Task,
+    WeightSource,
+    is_plain,
+    shape_of,
+)
 from requant.checkpoint.plan.refusals import BELOW, OF_OUTPUT, Refusals, ignore_patterns_for
 from requant.checkpoint.plan.source import BYTES_PER_TENSOR, Reserve, unlimited
 from requant.checkpoint.safetensors.writer import layout
@@ -225,7 +235,7 @@ def quantization_tasks(
             stored = chosen.get(each.name)
             if not stored:
                 steps.append(plain_step(SourceTensor(each.name, each.source)))
-                outputs.append((each.name, each.source.dtype, each.source.shape))
+                outputs.append((each.name, each.source.dtype, shape_of(each.source)))
                 continue
             module = each.name.removesuffix(".weight")
             steps.append(QuantizeStep(module, each.source, weight_format, partners.get(each.name, ())))
@@ -248,13 +258,14 @@ def _placed(
     hidden = hidden_size(config)
     homes: dict[str, str] = {}
     if fused:
-        owners = {each.name: each.source.file for each in tensors}
+        owners = {each.name: each.file for each in tensors}
         for each in fused_sets(owners):
             if each.moved:
                 homes |= dict.fromkeys(each.weights, owners[each.weights[0]])
     placed: dict[str, _Placed] = {}
     for tensor in checked(tensors):
         file = tensor.source.file
+        output = homes.get(tensor.name, tensor.file)
         try:
             for name, part in checked(_parts(tensor, hidden, reserve)):
                 if name in placed:
@@ -264,7 +275,7 @@ def _placed(
                         file=file,
                         tensor=tensor.name,
                     )
-                placed[name] = _Placed(name, part, homes.get(tensor.name, file))
+                placed[name] = _Placed(name, part, output)
         except CheckpointError as error:
             instead = "store each expert as a linear module of its own, as the model's conversion script does"
             refusals.add_error(error, instead, file=file, tensor=tensor.name)
@@ -293,7 +304,7 @@ def _chosen(
     known: dict[tuple[str, tuple[int, ...]], tuple[StoredTensor, ...] | CheckpointError] = {}
     modules: list[str] = []
     for name, each in checked(placed.items(), _TENSORS_BETWEEN_CHECKS):
-        if selection.skip_reason(name) is not None or (only_quantized and isinstance(each.source, SourceRange)):
+        if selection.skip_reason(name) is not None or (only_quantized and is_plain(each.source)):
             continue
         dtype, shape = each.source.dtype, each.source.shape
         if (dtype, shape) not in known:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from requant.checkpoint.plan.model import QuantizeStep, Repack, Request, Task, WeightSource
+from requant.checkpoint.plan.model import QuantizeStep, Repack, Request, Task, WeightSource, shape_of
 from requant.checkpoint.plan.quantization import fused_sets
 from requant.checkpoint.plan.refusals import abbreviate, ignore_patterns_for
 from requant.checkpoint.selection import Role, Selection, role_of
@@ -123,7 +123,7 @@ def _unfit_shapes(selection: Selection, tasks: Iterable[Task]) -> list[str]:
         for task in tasks
         for step in task.steps
         if not isinstance(step, QuantizeStep)
-        and len(step.source.shape) == 2
+        and len(shape_of(step.source)) == 2
         and selection.skip_reason(step.output) is None
     ]
     if not left:

@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import isfinite
+from math import isfinite, prod
 
 import numpy as np
 
-from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Request, SourceRange
+from requant.checkpoint.gguf.weights import FloatRows
+from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Request, SourceRange, is_plain, shape_of
 from requant.checkpoint.plan.model_files import quantization_of
 from requant.checkpoint.plan.planner import plan_of
 from requant.checkpoint.plan.source import read_source
@@ -126,13 +127,17 @@ class _Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.content.source.shape if isinstance(self.content, PlainWeight) else self.content.shape
+        return shape_of(self.content.source)
 
     @property
     def has_values(self) -> bool:
         """Whether it can be read as f32, in rows."""
-        is_matrix = len(self.shape) == 2 and self.kind in ("BF16", "F16", "F32")
-        return is_matrix or isinstance(self.content, QuantizedWeight)
+        return (len(self.shape) == 2 and self.has_numbers) or isinstance(self.content, QuantizedWeight)
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether it is of floats."""
+        return self.kind in ("BF16", "F16", "F32") or isinstance(self.content, QuantizedWeight)
 
 
 def _tensors(store: Store) -> dict[str, _Tensor]:
@@ -143,7 +148,7 @@ def _tensors(store: Store) -> dict[str, _Tensor]:
     def plain(stored: SourceRange) -> _Tensor:
         return _Tensor(PlainWeight(files, stored), stored.dtype)
 
-    quantization = quantization_of(source.config)
+    quantization = {"format": "GGUF"} if source.gguf is not None else quantization_of(source.config)
     if quantization is None:
         return {
             entry.name: plain(SourceRange.of(name, entry))
@@ -154,18 +159,20 @@ def _tensors(store: Store) -> dict[str, _Tensor]:
     tensors: dict[str, _Tensor] = {}
     for step in plan_of(source, Request(Direction.DEQUANTIZE, None, "")).steps:
         if isinstance(step, DequantizeStep):
-            tensors[step.output] = _Tensor(QuantizedWeight(files, step.source), layout)
+            kind = step.source.format.dtype if isinstance(step.source.format, FloatRows) else layout
+            tensors[step.output] = _Tensor(QuantizedWeight(files, step.source), kind)
         elif isinstance(step, CopyStep):
             tensors[step.output] = plain(step.source)
     return tensors
 
 
 def _compare_as_numbers(name: str, a: _Tensor, b: _Tensor) -> TensorDifference | None:
-    if a.shape != b.shape or not (a.has_values and b.has_values):
+    if a.shape != b.shape or not (a.has_numbers and b.has_numbers):
         return _compare(name, a, b)
-    tally, columns, first = _Tally(), a.shape[1], None
-    for begin, end in row_ranges(a.content, b.content):
-        x, y = a.content.numbers(begin, end), b.content.numbers(begin, end)
+    tally, of_a, of_b, first = _Tally(), _as_matrix(a.content), _as_matrix(b.content), None
+    columns = of_a.shape[1]
+    for begin, end in row_ranges(of_a, of_b):
+        x, y = of_a.numbers(begin, end), of_b.numbers(begin, end)
         unlike = (x != y) & ~(np.isnan(x) & np.isnan(y))
         with np.errstate(invalid="ignore"):
             tally.add(unlike, np.abs(x - y), begin * columns)
@@ -175,14 +182,24 @@ def _compare_as_numbers(name: str, a: _Tensor, b: _Tensor) -> TensorDifference |
     if not tally.differing:
         return None
     detail = "numbers differ" if a.kind == b.kind else f"{a.kind} in a, {b.kind} in b"
-    return replace(_difference(name, detail, a.shape[0] * columns, tally, Unit.VALUE), numbers=first)
+    return replace(_difference(name, detail, prod(a.shape), tally, Unit.VALUE), numbers=first)
+
+
+def _as_matrix(weight: Weight) -> Weight:
+    """Return floats of any rank as rows; of one axis, as those of one column."""
+    if isinstance(weight, QuantizedWeight) or len(weight.source.shape) == 2:
+        return weight
+    shape = weight.source.shape
+    matrix = (prod(shape), 1) if len(shape) < 2 else (prod(shape[:-1]), shape[-1])
+    return PlainWeight(weight.files, replace(weight.source, shape=matrix))
 
 
 def _compare(name: str, a: _Tensor, b: _Tensor) -> TensorDifference | None:
     if a.shape != b.shape:
         return TensorDifference(name, f"shape {list(a.shape)} in a, {list(b.shape)} in b")
     x, y = a.content, b.content
-    if isinstance(x, QuantizedWeight) and isinstance(y, QuantizedWeight) and x.format == y.format:
+    quantized = not is_plain(x.source) and not is_plain(y.source)
+    if quantized and isinstance(x, QuantizedWeight) and isinstance(y, QuantizedWeight) and x.format == y.format:
         return _compare_codes(name, x, y)
     if isinstance(x, PlainWeight) and isinstance(y, PlainWeight) and a.kind == b.kind:
         return _compare_plain(name, x, y)
@@ -232,12 +249,13 @@ def _compare_codes(name: str, a: QuantizedWeight, b: QuantizedWeight) -> TensorD
 def _compare_values(name: str, a: Weight, b: Weight, detail: str) -> TensorDifference | None:
     tally, unit = _Tally(), Unit.VALUE
     columns = a.shape[1]
-    quantized = b if isinstance(b, QuantizedWeight) else a
+    quantized = a if is_plain(b.source) else b
     for begin, end in row_ranges(a, b):
         x, y = a.f32(begin, end), b.f32(begin, end)
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             distances = np.abs(x.astype(np.float64) - y)
-            if isinstance(quantized, QuantizedWeight) and (codes := quantized.codes(begin, end)).uniform:
+            measures = isinstance(quantized, QuantizedWeight) and not quantized.format.is_plain
+            if measures and isinstance(quantized, QuantizedWeight) and (codes := quantized.codes(begin, end)).uniform:
                 unit = Unit.STEPS
                 width = -(-columns // codes.scales.shape[1])
                 distances /= np.abs(np.repeat(codes.scales.astype(np.float64), width, axis=1)[:, :columns])

@@ -58,7 +58,7 @@ from requant.checkpoint.weights.floats import (
     values,
 )
 from requant.checkpoint.weights.packing import packed_bytes, packing_kernels, unpacked_bytes, unpacking_kernels
-from requant.checkpoint.weights.repack import SourceNumbers, powers_of_two
+from requant.checkpoint.weights.repack import SourceNumbers, global_power_of_two, powers_of_two
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -263,23 +263,14 @@ class Nvfp4Weight(WeightFormat):
         """The global scale stays what it is, or becomes the power of two that makes the largest scale 256, if there is
         such in f32, else 2^127.
         """
-        if source.outer is None and extremes is None:
-            raise ValueError("NVFP4 needs the extremes of the weights that share a global scale")
         with np.errstate(all="ignore"):
             if source.outer is not None:
                 whole = np.float32(1 / np.float64(source.outer))
             else:
-                assert extremes is not None
-                peak = np.array([max(extremes.magnitude / E2M1.largest, 2.0**-126)])
-                whole = np.float32(2.0 ** min(127 + 8 - int(powers_of_two(peak)[0]), 127))
-            ideal = source.scales_of_floats(_NVFP4, E2M1.largest) * np.float64(whole)
-        # Scales that are the quotients of two floats were rounded.
-        scales = np.searchsorted(E4M3.values[: E4M3.highest + 1], ideal * (1 - _ROUNDED)).clip(0, E4M3.highest)
-        scales = scales.astype(np.uint8)
-        scales[scales == 0] = _SMALLEST_SCALE
-        scales[~np.isfinite(ideal)] = E4M3.highest + 1
+                whole = 1 / global_power_of_two(extremes, E2M1.largest)
+            packed, scales = nvfp4_codes(source, E4M3.values / whole)
         return {
-            "weight_packed": _codes_in_units(source, E4M3.values[scales] / whole, _NVFP4, 4),
+            "weight_packed": packed,
             "weight_scale": scales,
             "weight_global_scale": np.array([[whole]], "<f4"),
         }
@@ -299,6 +290,21 @@ class Nvfp4Weight(WeightFormat):
     def codes(self, stored: StoredRows) -> Codes:
         places = E2M1.places[unpacked_bytes(stored.parts["weight_packed"], 4)]
         return Codes(places, -E2M1.highest, E2M1.highest, _nvfp4_scales(stored), uniform=False)
+
+
+def nvfp4_codes(source: SourceNumbers, values_of_scales: Array) -> tuple[Array, Array]:
+    """Return the codes of numbers, two to a byte, and the bytes of their scales [rows, columns / 16].
+
+    `values_of_scales`: f32, what the bytes of scales stand for, that of the weight included; ascending up to that of
+    448. Only those are given, and a NaN.
+    """
+    ideal = source.scales_of_floats(_NVFP4, E2M1.largest)
+    # Scales that are the quotients of two floats were rounded.
+    usable = values_of_scales[: E4M3.highest + 1].astype(np.float64)
+    scales = np.searchsorted(usable, ideal * (1 - _ROUNDED)).clip(0, E4M3.highest).astype(np.uint8)
+    scales[scales == 0] = _SMALLEST_SCALE
+    scales[~np.isfinite(ideal)] = E4M3.highest + 1
+    return _codes_in_units(source, values_of_scales[scales], _NVFP4, 4), scales
 
 
 def _codes_in_units(source: SourceNumbers, scales: Array, block: Block, bits: int) -> Array:

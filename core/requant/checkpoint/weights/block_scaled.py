@@ -84,6 +84,7 @@ _SMALLEST_NORMAL = {"BF16": np.float32(2.0**-126), "F16": np.float32(2.0**-14), 
 # 0.125 in the place of 0.
 _SMALLEST_SCALE = 0x20
 _ROUNDED = 2.0**-22
+_BITS_OF_SUBNORMALS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,12 +300,30 @@ def nvfp4_codes(source: SourceNumbers, values_of_scales: Array) -> tuple[Array, 
     448. Only those are given, and a NaN.
     """
     ideal = source.scales_of_floats(_NVFP4, E2M1.largest)
-    # Scales that are the quotients of two floats were rounded.
     usable = values_of_scales[: E4M3.highest + 1].astype(np.float64)
-    scales = np.searchsorted(usable, ideal * (1 - _ROUNDED)).clip(0, E4M3.highest).astype(np.uint8)
+    scales = _least_scales(ideal, usable)
     scales[scales == 0] = _SMALLEST_SCALE
     scales[~np.isfinite(ideal)] = E4M3.highest + 1
     return _codes_in_units(source, values_of_scales[scales], _NVFP4, 4), scales
+
+
+def _least_scales(ideal: Array, usable: Array) -> Array:
+    """Return the bytes of the least scales that are not below the ideal ones; of a power of two times one of these
+    where only that is a scale, since subnormal scales have fewer bits.
+    """
+
+    def least(wanted: Array) -> Array:
+        # Scales that are the quotients of two floats were rounded.
+        return np.searchsorted(usable, wanted * (1 - _ROUNDED)).clip(0, E4M3.highest).astype(np.uint8)
+
+    scales, wanted = least(ideal), ideal
+    for _ in range(_BITS_OF_SUBNORMALS):
+        above = usable[scales] > wanted * (1 + _ROUNDED)
+        if not above.any():
+            return scales
+        wanted = np.where(above, 2 * wanted, wanted)
+        scales = least(wanted)
+    return np.where(usable[scales] > wanted * (1 + _ROUNDED), least(ideal), scales)
 
 
 def _codes_in_units(source: SourceNumbers, scales: Array, block: Block, bits: int) -> Array:

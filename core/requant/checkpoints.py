@@ -217,6 +217,17 @@ def open_source(location: Location, like: Location | None = None) -> Store:
     return snapshot(store) if isinstance(store, LocalStore) else store
 
 
+def open_both(a: Location, b: Location, like: Location | None = None) -> tuple[Store, Store]:
+    """Return the stores of two models to compare. `like`: as in `open_source`; for a GGUF file beside a directory
+    that is the other one, unless it is given.
+    """
+    first, second = (
+        open_source(each, (other if like is None else like) if is_gguf(each) else None)
+        for each, other in ((a, b), (b, a))
+    )
+    return first, second
+
+
 def _converted(
     source: Location,
     destination: Location,

@@ -219,7 +219,7 @@ class GgufWeight(WeightFormat):
             heads = [scales.reshape(-1, 1)]
             if zero_points is not None:
                 of_blocks = zero_points.reshape(-1, 1)
-                units, heads = units + of_blocks, [*heads, -of_blocks * heads[0]]
+                units, heads = units + of_blocks, [*heads, np.float32(0) - of_blocks * heads[0]]
         codes = np.clip(np.rint(units), integers.lowest, integers.highest).astype(np.int8)
         stored_heads = bits_of(np.concatenate(heads, axis=1), "F16").view(np.uint8)
         format_ = GGUF_FORMATS[self.type.name]

@@ -50,13 +50,10 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     """Compare."""
     choose_kernels()
     from requant.checkpoint.verify.difference import diff
-    from requant.checkpoints import is_gguf, open_source
+    from requant.checkpoints import open_both
 
     compile_missing(output.kernels)
-    a, b = (
-        open_source(each, (arguments.like or other) if is_gguf(each) else None)
-        for each, other in ((arguments.a, arguments.b), (arguments.b, arguments.a))
-    )
+    a, b = open_both(arguments.a, arguments.b, arguments.like)
     result = diff(a, b, numbers=arguments.numbers, threads=arguments.threads)
     kinds = _kinds(result)
     members: dict[str, Any] = {"compared": result.compared, "equal": _equal(result), "kinds": list(map(asdict, kinds))}

@@ -48,6 +48,8 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     from requant.checkpoint.plan.model import Direction, Repack
     from requant.checkpoints import is_gguf
 
+    if is_gguf(arguments.source) and is_gguf(arguments.destination):
+        arguments.refuse("one GGUF file becomes another by quantize and dequantize")
     if is_gguf(arguments.destination):
         return into_gguf.run(arguments, output)
     if is_gguf(arguments.source) and arguments.like is None:

@@ -288,38 +288,46 @@ def test_what_a_scheme_does_not_hold_is_refused(type_: str, scheme: str, tmp_pat
     assert sorted(each.differing for each in rounded) == sorted(each.differing for each in found)
 
 
-def test_minimums_that_are_zero_points(tmp_path: Path) -> None:
-    """m = -z d for an integer z: the numbers of Q4_1 are (q - z) d. One block that is not so is named."""
+@pytest.mark.parametrize(("type_", "scheme"), [("Q4_1", "W4A16_ASYM:group=32"), ("Q5_1", "W5A16:group=32,asymmetric")])
+def test_minimums_that_are_zero_points(type_: str, scheme: str, tmp_path: Path) -> None:
+    """m = -z d for an integer z: the numbers are (q - z) d. One block that is not so is named."""
+    most = 1 << int(type_[1])
 
     def blocks(name: str, count: int) -> Array:
         random = np.random.default_rng(list(name.encode()))
-        made = random.integers(0, 256, (count, 20), np.uint8)
+        made = random.integers(0, 256, (count, TENSOR_TYPES[type_].block_bytes), np.uint8)
         scales = np.exp2(random.integers(-8, 2, count)) * random.integers(1, 8, count)
-        heads = np.stack([scales, -scales * random.integers(0, 16, count)], axis=1)
+        heads = np.stack([scales, -scales * random.integers(0, most, count) + 0.0], axis=1)
         if name == "blk.1.ffn_gate.weight":
             heads[130, 1] *= 1.0625
         made[:, :4] = heads.astype("<f2").view(np.uint8)
         return made
 
     like, floats = LLAMA.write_directory(tmp_path / "like"), LLAMA.write_gguf(tmp_path / "f.gguf", "F32")
-    source = LLAMA.write_gguf(tmp_path / "model.gguf", "Q4_1", blocks=blocks)
-    error = refused(source, tmp_path / "out", "W4A16_ASYM:group=32", like)
+    source = LLAMA.write_gguf(tmp_path / "model.gguf", type_, blocks=blocks)
+    error = refused(source, tmp_path / "out", scheme, like)
     assert error.tensor == f"{GATE}.weight"
     # Four blocks make a row.
     assert "at row 32, column 6" in error.detail
-    verdicts = repack_checkpoint(
-        source, tmp_path / "rounded", "W4A16_ASYM:group=32", like=like, allow_rounding=True
-    ).verdicts
+    verdicts = repack_checkpoint(source, tmp_path / "rounded", scheme, like=like, allow_rounding=True).verdicts
     assert [name for name, each in verdicts.items() if each.differing] == [f"{GATE}.weight"]
     assert verdicts[f"{GATE}.weight"].differing <= 32
-    back = repack_checkpoint(tmp_path / "rounded", tmp_path / "back.gguf", "Q4_1", like=floats).verdicts
+    back = repack_checkpoint(tmp_path / "rounded", tmp_path / "back.gguf", type_, like=floats).verdicts
     assert back[f"{GATE}.weight"].outcome is Outcome.EXACT
     before, after = gguf_tensors(source), gguf_tensors(tmp_path / "back.gguf")
     assert after["blk.0.ffn_down.weight"] == before["blk.0.ffn_down.weight"]
 
 
-@pytest.mark.parametrize(("type_", "scheme"), [("Q6_K", "W6A16:group=16"), ("Q3_K", "W3A16:group=16")])
-def test_k_quants_without_minimums_are_integers(type_: str, scheme: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("type_", "scheme"),
+    [
+        ("Q6_K", "W6A16:group=16"),
+        ("Q3_K", "W3A16:group=16"),
+        ("IQ4_NL", "W8A16:group=32"),
+        ("IQ4_XS", "W8A16:group=32"),
+    ],
+)
+def test_types_without_minimums_are_integers(type_: str, scheme: str, tmp_path: Path) -> None:
     model = PairedModel(width=256, layers=1)
     like, source = model.write_directory(tmp_path / "like"), model.write_gguf(tmp_path / "model.gguf", type_)
     verdicts = repack_checkpoint(source, tmp_path / "out", scheme, like=like).verdicts

@@ -104,9 +104,12 @@ class Names:
     @classmethod
     def of(cls, keys: Sequence[Key], config: Mapping[str, Any], file: str) -> Names:
         """Return those of a GGUF file and the config.json of the same model. Raises CheckpointError for an
-        architecture that is not known, and where the two do not agree.
+        architecture that is not known, where the two do not agree, and for one file of several.
         """
         stated = {key.name: key for key in keys}
+        if _count(stated.get("split.count"), 0) > 1:
+            detail = f"{file} is one of several files: give the one that llama-gguf-split --merge makes of them"
+            raise CheckpointError(detail, file=file)
         name, model_type = _text(stated.get("general.architecture")), config.get("model_type")
         architecture = _BY_MODEL_TYPE.get(model_type) if isinstance(model_type, str) else None
         if architecture is None or architecture.name != name:

@@ -131,10 +131,6 @@ def plan_repack_to_gguf(source: Store, target: GgufTarget, *, allow_rounding: bo
     content = content_of(checkpoint, request)
     file = file_named(target.like_folder, target.like)
     header = read_header(target.like_folder, file)
-    if any(key.name.startswith("split.") for key in header.keys):
-        raise CheckpointError(
-            f"{file.name} is one of several files: join them first (llama-gguf-split --merge)", file=file.name
-        )
     names = Names.of(header.keys, content.config, file.name)
     placed = _placed(header, names, {each.name: each for each in content.tensors}, type_, file.name)
     infos: list[TensorInfo] = []

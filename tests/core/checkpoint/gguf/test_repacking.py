@@ -37,6 +37,7 @@ from requant.errors import CheckpointError, ParameterError
 from tests.core.checkpoint.run.test_kernels_of_plans import called
 from tests.support.cases import sample
 from tests.support.gguf_blocks import ODD_F16, any_blocks
+from tests.support.gguf_files import GgufFile, Tensor, string, u32
 from tests.support.gguf_models import MODELS, PairedModel
 from tests.support.gguf_numbers import Number, numbers
 
@@ -478,6 +479,17 @@ def test_other_tensors_are_refused(tmp_path: Path) -> None:
         "'token_embd.weight' is Q8_0 in model.gguf"
         in refused(tmp_path / "shallow", tmp_path / "out.gguf", "Q8_0", source).detail
     )
+
+
+def test_one_file_of_several_is_refused(tmp_path: Path) -> None:
+    keys = [("general.architecture", string("llama")), ("split.count", u32(2))]
+    source = tmp_path / "model.gguf"
+    source.write_bytes(
+        GgufFile([Tensor("output.weight", [32, 1], TENSOR_TYPES["Q8_0"].number, bytes(34))], keys).to_bytes()
+    )
+    like = LLAMA.write_directory(tmp_path / "like")
+    error = refused(source, tmp_path / "out", "W8A16:group=32", like)
+    assert "model.gguf is one of several files" in error.detail
 
 
 def test_what_is_asked_for_wrongly(tmp_path: Path) -> None:

@@ -104,7 +104,8 @@ def _tensor(
     is_float = info.type.name in FLOATS
     if info.type.name not in READABLE or len(shape) not in ((1, 2) if is_float else (2,)):
         raise CheckpointError(
-            f"is {info.type.name} of shape {list(shape)}; expected a matrix of floats or of blocks that are read",
+            f"is {info.type.name} of shape {list(shape)}; expected floats, or a matrix in blocks that are read: convert it "
+            "with llama-quantize first",
             file=file,
             tensor=info.name,
         )

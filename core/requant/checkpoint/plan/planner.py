@@ -218,7 +218,8 @@ def _gguf_content(source: Source, request: Request) -> Content:
     if request.repack is not Repack.NO and not any(name not in FLOATS for name in types):
         (file,) = source.shards
         raise CheckpointError(
-            f"{file} has only floats, so there are no codes and scales to move: quantize it instead", file=file
+            f"{file} has only floats, so there are no codes and scales to move: choose a quantized file, or quantize it",
+            file=file,
         )
     dtype, refusals = dtype_of_gguf(source, request), Refusals()
     tensors, dropped = gguf_tensors(source, dtype, refusals)

@@ -14,6 +14,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from requant.version import VERSION as VERSION
+
 if TYPE_CHECKING:
     from requant.arrays.comparison import compare
     from requant.arrays.conversions import dequantize, quantize, requantize
@@ -74,7 +76,6 @@ _MODULES = {
     "verify_checkpoint": "requant.verification",
 }
 
-VERSION = "0.1.0"
 
 if sys.byteorder != "little":
     raise ImportError(f"Requant needs a little-endian CPU, as tensors are little-endian; {platform.machine()} is not")

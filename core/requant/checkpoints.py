@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from requant.checkpoint.plan.model import Direction, NotFinite, Repack, Request
+from requant.checkpoint.plan.model import Direction, NotFinite, Repack, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import RunReport, run_plan
 from requant.checkpoint.run.work import Progress
 from requant.checkpoint.schemes import scheme_named
-from requant.checkpoint.selection import DEFAULT_IGNORE
+from requant.checkpoint.selection import ALL, DEFAULT_IGNORE
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.location import open_folder, open_store, snapshot
 from requant.checkpoint.storage.store import Store
@@ -24,16 +24,18 @@ if TYPE_CHECKING:
 _NOT_FINITE = {str(each): each for each in NotFinite}
 
 Location = str | os.PathLike[str]
+Schemes = str | Sequence[tuple[str, Sequence[str]]]
+"""The name of a scheme, or several, each with the modules that it is for."""
 
 
 def quantize_checkpoint(
     source: Location,
     destination: Location,
-    scheme: str,
+    scheme: Schemes,
     *,
     profile: str | None = None,
     ignore: Sequence[str] = DEFAULT_IGNORE,
-    targets: Sequence[str] = ("Linear",),
+    targets: Sequence[str] = (ALL,),
     not_finite: str = NotFinite.REFUSE,
     dtype: str | None = None,
     certify: bool = False,
@@ -47,7 +49,8 @@ def quantize_checkpoint(
 
     source: the directory of the model, a model in Hugging Face's cache (`models--*`), or a URL; or a GGUF file.
     destination: the directory or URL to write. Complete files of a run that did not finish are kept.
-    scheme: `W8A8`, `W4A16`, `FP8_DYNAMIC` and so on (docs/checkpoints.md).
+    scheme: `W8A8`, `W4A16`, `FP8_DYNAMIC` and so on (docs/checkpoints.md). Or several of compressed-tensors, each with
+    its targets: [("NVFP4A16", ["re:.*experts.*"]), ("FP8_BLOCK", ["Linear"])]. A module has the first that is for it.
     profile: the library whose bits are reproduced. Default: the scheme's first, such as `compressed-tensors-cpu`.
     ignore, targets: lists of names of modules, or of `re:` and a regular expression. Default: all linear modules,
     except embeddings, output layers, expert routers, norms, convolutions, and vision and audio towers, for which
@@ -143,29 +146,51 @@ def repack_checkpoint(
 def conversion_request(
     direction: Direction,
     *,
-    scheme: str | None = None,
+    scheme: Schemes | None = None,
     profile: str | None = None,
     ignore: Sequence[str] = DEFAULT_IGNORE,
-    targets: Sequence[str] = ("Linear",),
+    targets: Sequence[str] = (ALL,),
     not_finite: str = NotFinite.REFUSE,
     dtype: str | None = None,
     repack: Repack = Repack.NO,
     certify: bool = False,
 ) -> Request:
     """Return the request with these options. Raise UnknownNameError for a name that does not exist, ParameterError."""
+    schemes = _schemes(scheme, _patterns("targets", targets))
     if profile is None:
-        profile = "" if scheme is None else scheme_named(scheme).profiles[0]
+        profile = scheme_named(schemes[0].scheme).profiles[0] if schemes else ""
     return Request(
         direction=direction,
-        scheme=scheme,
+        schemes=schemes,
         profile=profile,
         ignore=_patterns("ignore", ignore if direction is Direction.QUANTIZE and repack is Repack.NO else ()),
-        targets=_patterns("targets", targets),
         not_finite=entry_named(_NOT_FINITE, not_finite, "policy for non-finite weights"),
         dtype=dtype,
         repack=repack,
         certify=certify or repack is not Repack.NO,
     )
+
+
+def _schemes(scheme: Schemes | None, targets: tuple[str, ...]) -> tuple[SchemeFor, ...]:
+    """Return the schemes with their targets. Raise ParameterError for what are none."""
+    if scheme is None:
+        return ()
+    if isinstance(scheme, str):
+        return (SchemeFor(scheme, targets),)
+    if targets != (ALL,):
+        raise ParameterError("targets are those of one scheme; of several, state them with each in scheme")
+    listed: Any = scheme
+    schemes = []
+    for each in listed if isinstance(listed, list | tuple) else (listed,):
+        if not isinstance(each, list | tuple) or len(each) != len(SchemeFor._fields) or not isinstance(each[0], str):
+            raise ParameterError(
+                f"scheme has the entry {excerpt(repr(each))}; expected a name with targets, such as "
+                "('NVFP4A16', ['re:.*experts.*'])"
+            )
+        schemes.append(SchemeFor(each[0], _patterns(f"the targets of {excerpt(each[0])}", each[1])))
+    if not schemes:
+        raise ParameterError("scheme is an empty list; expected a name, or names with targets")
+    return tuple(schemes)
 
 
 def _patterns(name: str, given: Sequence[str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.plan.model import Direction, Request, SchemeFor
 from requant.checkpoint.run.steps import Steps
 from requant.errors import DeadlineError, OverloadedError, UnavailableError
 from requant.errors.cancellation import check_cancelled
@@ -201,7 +201,9 @@ def test_a_plan_has_a_deadline(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_nobody_plans_for_a_client_that_has_left(root: Path) -> None:
     _hostile_headers(root / "header", 1, 200_000)
-    call = CheckpointCall(str(root / "header"), None, Request(Direction.QUANTIZE, "W4A16", "compressed-tensors-cpu"))
+    call = CheckpointCall(
+        str(root / "header"), None, Request(Direction.QUANTIZE, (SchemeFor("W4A16"),), "compressed-tensors-cpu")
+    )
 
     async def left() -> float:
         app = ready_app(checkpoint_roots=[str(root)])

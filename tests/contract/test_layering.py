@@ -55,7 +55,7 @@ LIBRARY: tuple[tuple[str, ...], ...] = (
     ("mlir",),
     ("kernels",),
     ("formats",),
-    ("errors",),
+    ("errors", "version"),
 )
 # `requant_service` is above all of `requant`. The constants in a package's own `__init__.py` are below everything.
 STACKS = {"requant_service": SERVICE, "requant": LIBRARY}

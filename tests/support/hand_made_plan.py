@@ -22,6 +22,7 @@ from requant.checkpoint.plan.model import (
     QuantizedSource,
     QuantizeStep,
     Request,
+    SchemeFor,
     SourceRange,
     Step,
     Task,
@@ -108,9 +109,9 @@ BYTES, ABOVE_LEAST = Bytes(), AboveLeast()
 Tensors = dict[str, tuple[str, Array]]
 
 
-def write_safetensors(path: Path, tensors: Tensors) -> Header:
+def write_safetensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> Header:
     """Write a file with these tensors (dtype, array)."""
-    header = layout([(name, dtype, array.shape) for name, (dtype, array) in tensors.items()])
+    header = layout([(name, dtype, array.shape) for name, (dtype, array) in tensors.items()], metadata)
     with path.open("wb") as file:
         file.write(head_bytes(header))
         for entry in header.tensors:
@@ -126,6 +127,7 @@ def read_safetensors(path: Path) -> dict[str, bytes]:
     return {
         name: data[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]]
         for name, entry in entries.items()
+        if name != "__metadata__"
     }
 
 
@@ -205,7 +207,7 @@ def planned(
     source = LocalStore(folder)
     files = {file.name: file for file in source.files()}
     plan = Plan(
-        Request(Direction.QUANTIZE, "bytes", "none", not_finite=not_finite),
+        Request(Direction.QUANTIZE, (SchemeFor("bytes"),), "none", not_finite=not_finite),
         sha256(repr((files, not_finite)).encode()).hexdigest(),
         tuple(files[name] for name in headers),
         tuple(tasks),
@@ -242,7 +244,7 @@ def backwards(forwards: Example, converted: Path) -> Plan:
             for step in split
         ]
         tasks.append(Task(task.output, header, tuple(steps)))
-    request = Request(Direction.DEQUANTIZE, None, "none")
+    request = Request(Direction.DEQUANTIZE, (), "none")
     sources = tuple(files[task.output] for task in tasks)
     return Plan(request, "back", sources, tuple(tasks), (), None, b"{}")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from requant.checkpoint.plan.model import Direction, Plan, QuantizeStep, Request
+from requant.checkpoint.plan.model import Direction, Plan, QuantizeStep, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.safetensors.reader import read_header
@@ -98,14 +98,20 @@ def outputs_of(plan: Plan) -> HeadersOnly:
 
 
 def request(
-    scheme: str | None = "W8A8", profile: str = "compressed-tensors-cpu", *, ignore: Sequence[str] = (), **others: Any
+    scheme: str | Sequence[SchemeFor] | None = "W8A8",
+    profile: str = "compressed-tensors-cpu",
+    *,
+    ignore: Sequence[str] = (),
+    targets: Sequence[str] = ("Linear",),
+    **others: Any,
 ) -> Request:
-    """Return a request to quantize, or, without a scheme, to dequantize."""
+    """Return a request to quantize, or, without a scheme, to dequantize. `targets`: of one scheme."""
     direction = Direction.DEQUANTIZE if scheme is None else Direction.QUANTIZE
-    return Request(direction, scheme, "" if scheme is None else profile, ignore=tuple(ignore), **others)
+    schemes = (SchemeFor(scheme, tuple(targets)),) if isinstance(scheme, str) else tuple(scheme or ())
+    return Request(direction, schemes, profile if schemes else "", ignore=tuple(ignore), **others)
 
 
-def planned(store: Store, scheme: str | None = "W8A8", **others: Any) -> Plan:
+def planned(store: Store, scheme: str | Sequence[SchemeFor] | None = "W8A8", **others: Any) -> Plan:
     """Return the plan for a checkpoint."""
     return plan_conversion(store, request(scheme, **others))
 

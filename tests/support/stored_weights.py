@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 import numpy as np
 
@@ -13,7 +14,9 @@ from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 
 def matrix(shape: tuple[int, ...]) -> tuple[int, int]:
     """Return the shape of a stored tensor as a matrix, as `Region` sees it."""
-    return (1, *shape) if len(shape) == 1 else shape  # type: ignore[return-value]
+    if len(shape) < 2:
+        return 1, shape[0] if shape else 1
+    return prod(shape[:-1]), shape[-1]
 
 
 def extremes(form: WeightFormat, weight: np.ndarray, dtype: str, rows: int) -> Extremes | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from requant.checkpoint.quantization_config import model_optimizer
 from requant.checkpoint.quantization_config.compressed_tensors import METHOD
 
 # Of the widths that Requant writes in GPTQ's layout.
@@ -35,7 +36,7 @@ def _vllm_loads(quantization: Mapping[str, Any]) -> bool:
         of_gptq = quantization["packing_format"] == "auto_round:auto_gptq"
         return of_gptq and quantization["bits"] in _GPTQ_BITS_OF_VLLM
     if method != METHOD:
-        return method == "fp8"
+        return method in ("fp8", model_optimizer.METHOD)
     return all(_vllm_has_scheme(group) for group in quantization["config_groups"].values())
 
 
@@ -51,6 +52,8 @@ def _vllm_has_scheme(group: Mapping[str, Any]) -> bool:
 
 
 def _transformers_loads(quantization: Mapping[str, Any]) -> bool:
+    if quantization.get("quant_method") == model_optimizer.METHOD:
+        return False
     groups = quantization.get("config_groups", {}).values()
     # The zero points of packed weights are expected in another shape.
     return all(group["weights"]["symmetric"] or group["format"] != "pack-quantized" for group in groups)

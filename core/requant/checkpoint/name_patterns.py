@@ -460,3 +460,52 @@ def _is_quick(expression: str) -> bool:
         and len(_REPEATED.findall(expression)) <= 1
         and len(_QUANTIFIER.findall(expression)) <= 2
     )
+
+
+_WILDCARD = re.compile(r"[*?\[]")
+_OF_SHELL = re.compile(r"\*|\?|\[!?\]?[^\]]*\]|.", re.DOTALL)
+
+
+class ShellPatterns:
+    """Names with the wildcards of a shell, `*`, `?`, `[a-z]` and `[!a-z]`, which match whole names (`fnmatch`).
+
+    They may be untrusted: matching takes time in proportion to the name. Raises ParameterError for more than
+    MAX_EXPRESSIONS wildcards that are not one `*` at the end.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        single = [each for each in patterns if _WILDCARD.search(each) is None]
+        begins = [each[:-1] for each in patterns if each.endswith("*") and _WILDCARD.search(each[:-1]) is None]
+        others = [each for each in patterns if _WILDCARD.search(each.removesuffix("*")) is not None]
+        expressions = [shell_expression(each) for each in others]
+        check_linear(expressions)
+        self._names = frozenset(single)
+        self._begins = frozenset(begins)
+        self._lengths = sorted({len(each) for each in begins})
+        self._others = NamePatterns(expressions)
+
+    def match(self, name: str) -> bool:
+        """Return whether one of the patterns means this name."""
+        return (
+            name in self._names
+            or any(name[:length] in self._begins for length in self._lengths)
+            or self._others.match(name)
+        )
+
+
+def shell_expression(pattern: str) -> str:
+    """Return a name as it is, and one with wildcards of a shell as `re:` and an expression."""
+    if _WILDCARD.search(pattern) is None:
+        return pattern
+
+    def translated(part: str) -> str:
+        if part == "*":
+            return ".*"
+        if part == "?":
+            return "."
+        if len(part) == 1:
+            return re.escape(part)
+        inside = part[1:-1].replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
+        return f"[^{inside[1:]}]" if inside.startswith("!") else f"[{inside}]"
+
+    return f"{_REGEX}{''.join(map(translated, _OF_SHELL.findall(pattern)))}\\Z"

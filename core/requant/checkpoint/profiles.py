@@ -54,7 +54,21 @@ BITSANDBYTES = CheckpointProfile(
     "0.50.2",
     "f32 times the reciprocal of a block's largest magnitude, as it computes on a CPU.",
 )
+MODEL_OPTIMIZER = CheckpointProfile(
+    "modelopt",
+    "nvidia-modelopt",
+    "0.47.0",
+    "f32 throughout: weights are divided by f32 scales, as its export computes on a CPU.",
+)
 
-_ALL = (COMPRESSED_TENSORS_CPU, COMPRESSED_TENSORS_CUDA, TRANSFORMERS, AUTO_ROUND, AUTOAWQ, BITSANDBYTES)
+_ALL = (
+    COMPRESSED_TENSORS_CPU,
+    COMPRESSED_TENSORS_CUDA,
+    TRANSFORMERS,
+    AUTO_ROUND,
+    AUTOAWQ,
+    BITSANDBYTES,
+    MODEL_OPTIMIZER,
+)
 CHECKPOINT_PROFILES: dict[str, CheckpointProfile] = {each.name: each for each in _ALL}
 """By name."""

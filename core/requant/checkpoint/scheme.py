@@ -14,8 +14,11 @@ from requant.errors.names import entry_named, not_among
 Members = dict[str, Any]
 _MAX_GROUP = 1 << 20
 GROUP_OPTION = "group=SIZE"
-MakeConfig = Callable[[Sequence[str], Sequence[str], Sequence[str]], Members]
-"""Returns the member `quantization_config` for targets, ignore and the modules that are not quantized."""
+MakeConfig = Callable[[Sequence[Members], Sequence[str], Sequence[str]], Members]
+"""Returns the member `quantization_config` for groups of modules, ignore and the modules that are not quantized."""
+
+MakeFiles = Callable[[Sequence[str]], Mapping[str, bytes]]
+"""Returns small files by name, for the modules that are not quantized."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,9 @@ class Scheme:
 
     `name`: with its options. `profiles`: the names of those that it can be computed by, the default first. `fused`:
     whether the weights of a fused set (q/k/v_proj, gate/up_proj) share a scale. `always_ignored`: more entries of
-    `ignore`, for modules that its loaders never take quantized. `metadata`: that of the files' headers.
+    `ignore`, for modules that its loaders never take quantized. `metadata`: that of the files' headers. `group`: what
+    config.json says of a group of modules, without its targets; None where it cannot say it of a part of the modules.
+    `make_files`: what its loaders look for beside config.json.
     """
 
     name: str
@@ -35,6 +40,8 @@ class Scheme:
     make_config: MakeConfig
     always_ignored: tuple[str, ...] = ()
     metadata: Mapping[str, str] | None = None
+    group: Mapping[str, Any] | None = None
+    make_files: MakeFiles | None = None
 
     def format(self, profile: str) -> WeightFormat:
         """Return the weight format by a profile. Raises UnknownNameError, or ParameterError if it is for others."""
@@ -50,7 +57,22 @@ class Scheme:
 
         `left`: the names of all modules with a weight of two dimensions that is not quantized.
         """
-        return self.make_config(targets, ignore, left)
+        return quantization_config(((self, targets),), ignore, left)
+
+    def settings(self, left: Sequence[str]) -> Mapping[str, bytes]:
+        """Return the files that say besides how weights are quantized, by name."""
+        return {} if self.make_files is None else self.make_files(left)
+
+
+def quantization_config(
+    groups: Sequence[tuple[Scheme, Sequence[str]]], ignore: Sequence[str], left: Sequence[str] = ()
+) -> Members:
+    """Return the member `quantization_config` of config.json for schemes, each with its targets.
+
+    There is one scheme, or each of them has a `group`. `left`: as for one.
+    """
+    stated = [{**(scheme.group or {}), "targets": list(targets)} for scheme, targets in groups]
+    return groups[0][0].make_config(stated, ignore, left)
 
 
 OF_TORCH = {"format": "pt"}

@@ -10,14 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from requant.checkpoint.quantization_config import compressed_tensors, methods
+from requant.checkpoint.quantization_config import compressed_tensors, methods, model_optimizer
 from requant.checkpoint.scheme import Preset, Scheme
 from requant.errors import UnknownNameError
 from requant.errors.names import entry_named, in_any_case
 
 __all__ = ["SCHEMES", "Scheme", "scheme_named"]
 
-_PRESETS: Mapping[str, Preset] = {**compressed_tensors.PRESETS, **methods.PRESETS}
+_PRESETS: Mapping[str, Preset] = {
+    **compressed_tensors.PRESETS,
+    **methods.PRESETS,
+    **model_optimizer.PRESETS,
+}
 
 _OF_GGUF = re.compile(r"(?:Q[1-8]_(?:[01]|K(?:_[SML])?)|I?Q[1-4]_(?:XXS|XS|NL|S|M|XXL)|TQ[12]_0)", re.IGNORECASE)
 

@@ -122,17 +122,24 @@ class Selection:
     """The choice that `targets` and `ignore` make."""
 
     def __init__(self, targets: Sequence[str], ignore: Sequence[str]) -> None:
-        self._everything = not targets or ALL in targets
+        self._order = {entry: number for number, entry in reversed([*enumerate(targets or (ALL,))])}
         self._targets = _Patterns([text for text in targets if text != ALL], "targets")
         self._ignore = _Patterns(ignore, "ignore")
+
+    def target_of(self, module: str) -> str | None:
+        """Return the first entry of `targets` that means a module, None where none does."""
+        named = self._targets.first(module)
+        if ALL not in self._order:
+            return named
+        return ALL if named is None or self._order[ALL] < self._order[named] else named
 
     def skip_reason(self, tensor: str) -> SkipReason | None:
         """Return why a tensor is not quantized; None if it is."""
         module, _, parameter = tensor.rpartition(".")
         if parameter != "weight" or not module:
             return SkipReason.NOT_A_WEIGHT
-        targeted = self._targets.match(module) or self._everything
-        ignored = self._ignore.match(module)
+        targeted = self.target_of(module) is not None
+        ignored = self._ignore.first(module) is not None
         if module.endswith("norm"):
             return SkipReason.NORM
         if not targeted:
@@ -171,20 +178,19 @@ class _Patterns:
         self.without_match = {text for text in self._texts if not _single(text, where).match(_HEAD)}
         self.matched = set(self._texts) - self.without_match
         self._patterns = NamePatterns(self._texts)
-        self._known: dict[str, bool] = {}
+        self._known: dict[str, str | None] = {}
 
-    def match(self, module: str) -> bool:
-        """Return whether one of the entries means a module."""
+    def first(self, module: str) -> str | None:
+        """Return the first of the entries that means a module, None where none does."""
         if not self._texts:
-            return False
-        known = self._known.get(module)
-        if known is None:
+            return None
+        if module not in self._known:
             number = self._patterns.first(module)
-            known = self._known[module] = number is not None
-            if number is not None:
-                self.without_match.discard(self._texts[number])
-                self.matched.add(self._texts[number])
-        return known
+            entry = self._known[module] = None if number is None else self._texts[number]
+            if entry is not None:
+                self.without_match.discard(entry)
+                self.matched.add(entry)
+        return self._known[module]
 
 
 # An entry for an output layer is right for models that tie it to the embeddings and store none, too.

@@ -164,9 +164,10 @@ async def _destination_of(place: str, jobs: CheckpointJobs) -> Store:
 
 
 def _plan(call: CheckpointCall, source: Store, memory: PlanMemory) -> Plan:
-    for name in ("ignore", "targets"):
-        with default_pointer(f"/{name}"):
-            check_linear(getattr(call.request, name))
+    targets = "/targets" if len(call.request.schemes) < 2 else "/schemes"
+    for pointer, patterns in (("/ignore", call.request.ignore), (targets, call.request.targets)):
+        with default_pointer(pointer):
+            check_linear(patterns)
     return plan_conversion(source, call.request, memory.reserve)
 
 

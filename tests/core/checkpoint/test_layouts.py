@@ -9,22 +9,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from requant.checkpoint.plan.model import DequantizeStep, Direction, Plan, QuantizeStep, Request
+from requant.checkpoint.plan.model import DequantizeStep, Direction, Plan, QuantizeStep, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.safetensors.writer import head_bytes, layout
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.weights.auto_round import AutoRoundMx, AutoRoundNvfp4
 from requant.checkpoint.weights.awq import Awq
-from requant.checkpoint.weights.compressed_tensors import FloatQuantized, Grouping
+from requant.checkpoint.weights.compressed_tensors import CHANNEL, FloatQuantized, Grouping
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.floats import Array
 from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.mxfp4 import DEEPSEEK as DEEPSEEK_LAYOUT
+from requant.checkpoint.weights.mxfp4 import Mxfp4
 from requant.checkpoint.weights.nf4 import STATE, read_state
 from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 from requant.errors import CheckpointError, ParameterError, UnknownNameError
-from tests.support.planned_checkpoint import HeadersOnly, Tensors, checkpoint, header_of, planned
+from tests.support.planned_checkpoint import HeadersOnly, Tensors, checkpoint, header_of, planned, tensors_of
 
 SCHEMES = [
     "FINE_GRAINED_FP8",
@@ -89,12 +92,12 @@ def test_both_directions(scheme: str, tmp_path: Path) -> None:
     """Every stored tensor and every value is that of the format; what is left is left, and config.json lists it."""
     source = save(tmp_path / "source", {"dtype": "bfloat16", "architectures": ["LlamaForCausalLM"]})
     profile = scheme_named(scheme).profiles[0]
-    plan = convert(source, tmp_path / "there", Request(Direction.QUANTIZE, scheme, profile))
+    plan = convert(source, tmp_path / "there", Request(Direction.QUANTIZE, (SchemeFor(scheme),), profile))
     weight_format = scheme_named(scheme).format(profile)
     quantized = [*QUANTIZED, *([ODD] if scheme == "NF4" else [])]
     assert set(steps(plan, QuantizeStep)) == set(quantized)
     there, plain = tensors(tmp_path / "there"), tensors(source)
-    back = convert(tmp_path / "there", tmp_path / "back", Request(Direction.DEQUANTIZE, None, ""))
+    back = convert(tmp_path / "there", tmp_path / "back", Request(Direction.DEQUANTIZE, (), ""))
     assert set(steps(back, DequantizeStep)) == set(quantized)
     restored = tensors(tmp_path / "back")
     for module in quantized:
@@ -135,18 +138,21 @@ def test_groups_that_do_not_fit(scheme: str) -> None:
 
 
 def gptq(rows: int = 96, columns: int = 128, groups: int = 1, bits: int = 4, scales: str = "F16") -> Tensors:
-    lanes = 32 // bits
     return [
-        ("a.qweight", "I32", (columns // lanes, rows)),
-        ("a.qzeros", "I32", (groups, rows // lanes)),
+        ("a.qweight", "I32", (columns * bits // 32, rows)),
+        ("a.qzeros", "I32", (groups, rows * bits // 32)),
         ("a.scales", scales, (groups, rows)),
     ]
 
 
 G_IDX: Tensors = [("a.g_idx", "I32", (128,))]
 FP8: Tensors = [("a.weight", "F8_E4M3", (576, 300)), ("a.weight_scale_inv", "F32", (5, 3))]
+FP4: Tensors = [("a.weight", "I8", (576, 160)), ("a.scale", "F8_E8M0", (576, 10))]
 AUTO_ROUND = {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True, "desc_act": False}
+MX_AUTO_ROUND = {
+    **AUTO_ROUND, "packing_format": "auto_round:llm_compressor", "data_type": "mx_fp", "group_size": 32,
+}  # fmt: skip
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", "zero_point": True}
 DEEPSEEK = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
 
@@ -159,10 +165,50 @@ DEEPSEEK = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic"
         ({**DEEPSEEK, "scale_fmt": "ue8m0"}, FP8, FineGrainedFp8(ragged=True)),
         (DEEPSEEK, [FP8[0], ("a.weight_scale_inv", "F8_E8M0", (5, 3))], FineGrainedFp8("F8_E8M0", ragged=True)),
         (DEEPSEEK, [FP8[0], ("a.weight_scale_inv", "U8", (5, 3))], FineGrainedFp8("U8", ragged=True)),
+        (DEEPSEEK, [FP8[0], ("a.scale", "F8_E8M0", (5, 3))], FineGrainedFp8("F8_E8M0", ragged=True, scale="scale")),
+        (DEEPSEEK, [FP8[0], ("a.scale", "F32", (5, 3))], FineGrainedFp8(ragged=True, scale="scale")),
+        (
+            {**DEEPSEEK, "weight_block_size": [32, 32], "expert_dtype": "fp4"},
+            [FP8[0], ("a.scale", "F8_E8M0", (18, 10))],
+            FineGrainedFp8("F8_E8M0", 32, 32, ragged=True, scale="scale"),
+        ),
+        ({**DEEPSEEK, "expert_dtype": "fp4"}, FP4, Mxfp4(DEEPSEEK_LAYOUT, "F8_E8M0")),
+        (
+            {**DEEPSEEK, "expert_dtype": "fp4"},
+            [FP4[0], ("a.weight_scale_inv", "U8", (576, 10))],
+            Mxfp4(DEEPSEEK_LAYOUT._replace(scales="weight_scale_inv"), "U8"),
+        ),
         (GPTQ, [*gptq(), *G_IDX], Gptq(4, True, has_g_idx=True, ragged=True)),
         ({**GPTQ, "checkpoint_format": "gptq_v2"}, gptq(), Gptq(4, True, version=2, ragged=True)),
         ({**GPTQ, "bits": 8, "group_size": -1, "sym": False}, gptq(bits=8), Gptq(8, False, None, ragged=True)),
         ({**GPTQ, "group_size": 32}, gptq(groups=4, scales="BF16"), Gptq(4, True, 32, scale_dtype="BF16", ragged=True)),
+        (
+            MX_AUTO_ROUND,
+            [("a.weight_packed", "U8", (64, 64)), ("a.weight_scale", "U8", (64, 4))],
+            AutoRoundMx(4),
+        ),
+        (
+            MX_AUTO_ROUND | {"extra_config": {"a": {"bits": 8, "data_type": "mx_fp_rceil"}, "b": {"bits": 16}}},
+            [("a.weight", "F8_E4M3", (64, 128)), ("a.weight_scale", "U8", (64, 4))],
+            AutoRoundMx(8),
+        ),
+        (
+            MX_AUTO_ROUND | {"data_type": "nv_fp4_with_static_gs", "group_size": 16},
+            [
+                ("a.weight_packed", "U8", (64, 64)),
+                ("a.weight_scale", "F8_E4M3", (64, 8)),
+                ("a.weight_global_scale", "F32", ()),
+            ],
+            AutoRoundNvfp4(),
+        ),
+        (
+            {**AUTO_ROUND, "packing_format": "auto_round:fp8_static", "data_type": "fp", "bits": 8, "group_size": -1},
+            [("a.weight", "F8_E4M3", (64, 128)), ("a.weight_scale", "BF16", (64,))],
+            FloatQuantized(CHANNEL, True),
+        ),
+        ({**GPTQ, "bits": 3}, gptq(bits=3), Gptq(3, True, ragged=True)),
+        ({**GPTQ, "checkpoint_format": None, "format": "gptq_v2"}, gptq(), Gptq(4, True, version=2, ragged=True)),
+        ({**GPTQ, "dynamic": {"-:b": {}, "+:[ab]": {"bits": 8}, "a": {}}}, gptq(bits=8), Gptq(8, True, ragged=True)),
         ({**AUTO_ROUND, "packing_format": "auto_round:auto_gptq"}, gptq(), Gptq(4, True, ragged=True)),
         ({**AUTO_ROUND, "packing_format": "auto_round"}, gptq(), Gptq(4, True, version=2, ragged=True)),
         (
@@ -187,6 +233,11 @@ DEEPSEEK = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic"
             Awq(128),
         ),
         (
+            AWQ,
+            [("a.qweight", "I32", (128, 4)), ("a.qzeros", "I32", (1, 4)), ("a.scales", "BF16", (1, 32))],
+            Awq(128, "BF16"),
+        ),
+        (
             {**AWQ, "version": "GEMM", "modules_to_not_convert": None},
             [("a.qweight", "I32", (128, 4)), ("a.qzeros", "I32", (1, 4)), ("a.scales", "F16", (1, 32))],
             Awq(128),
@@ -201,6 +252,58 @@ def test_checkpoints_of_others(members: dict[str, Any], stored: Tensors, expecte
     assert set(step.source.stored) == {name.removeprefix("a.") for name, _, _ in stored}
 
 
+def test_deepseek_says_beside_the_quantization_how_experts_are_stored() -> None:
+    """And it is no more said of what they become."""
+    config = {"quantization_config": DEEPSEEK, "expert_dtype": "fp4", "model_type": "deepseek_v4"}
+    store = checkpoint({"1.safetensors": [FP4[0]], "2.safetensors": [FP4[1]]}, config)
+    for scheme in (None, "NVFP4A16"):
+        plan = planned(store, scheme)
+        (step,) = steps(plan, DequantizeStep if scheme is None else QuantizeStep).values()
+        assert step.source.format == Mxfp4(DEEPSEEK_LAYOUT, "F8_E8M0")
+        assert step.source.shape == (576, 320)
+        assert [each.file for each in step.source.stored.values()] == ["1.safetensors", "2.safetensors"]
+        assert json.loads(plan.config).keys() - {"quantization_config"} == {"model_type"}
+
+
+def test_deepseek_v3_as_it_is_published() -> None:
+    """Blocks are cut off, a scale is in another file, which becomes empty, and some modules were not converted."""
+    members = DEEPSEEK | {"modules_to_not_convert": ["b", "lm_head"]}
+    files: dict[str, Tensors] = {
+        "1.safetensors": [FP8[0], ("b.weight", "BF16", (200, 300)), ("a.e_score_correction_bias", "F32", (8,))],
+        "2.safetensors": [FP8[1]],
+        "3.safetensors": [("lm_head.weight", "BF16", (8, 300))],
+    }
+    plan = planned(checkpoint(files, {"quantization_config": members}), None)
+    assert tensors_of(plan) == {
+        "1.safetensors": {
+            "a.weight": ("BF16", (576, 300)),
+            "b.weight": ("BF16", (200, 300)),
+            "a.e_score_correction_bias": ("F32", (8,)),
+        },
+        "3.safetensors": {"lm_head.weight": ("BF16", (8, 300))},
+    }
+    (step,) = steps(plan, DequantizeStep).values()
+    assert {suffix: each.file for suffix, each in step.source.stored.items()} == {
+        "weight": "1.safetensors",
+        "weight_scale_inv": "2.safetensors",
+    }
+
+
+def test_a_scale_of_another_module_is_no_mark() -> None:
+    """transformers calls parameters of hyper-connections so, and other methods have no such weights."""
+    plain: Tensors = [("hc.fn", "F32", (4, 8)), ("hc.scale", "F32", (3,)), ("a.norm.weight", "BF16", (8,))]
+    store = checkpoint({"model.safetensors": [*FP8, *plain]}, {"quantization_config": DEEPSEEK})
+    plan = planned(store, None)
+    assert set(steps(plan, DequantizeStep)) == {"a"}
+    assert {entry.name for task in plan.tasks for entry in task.header.tensors} == {
+        "a.weight",
+        *(name for name, _, _ in plain),
+    }
+    other: Tensors = [*gptq(), ("b.weight", "BF16", (8,)), ("b.scale", "BF16", (8,))]
+    store = checkpoint({"model.safetensors": other}, {"quantization_config": GPTQ})
+    assert set(steps(planned(store, None), DequantizeStep)) == {"a"}
+
+
 @pytest.mark.parametrize(
     ("key", "bits"),
     [(r"layers\.1\.", 8), (r"^model\.layers", 8), ("model.layers.1.q", 8), ("q$", 8), ("k$", 4), (r"^layers", 4)],
@@ -211,6 +314,14 @@ def test_expressions_of_auto_round_are_searched_for(key: str, bits: int) -> None
     store = checkpoint({"model.safetensors": stored}, {"quantization_config": members})
     (step,) = steps(planned(store, None), DequantizeStep).values()
     assert step.source.format == Gptq(bits, True, version=2, ragged=True)
+
+
+def test_modules_that_gptqmodel_leaves() -> None:
+    """Their tensors, if they have any, are explained by nothing."""
+    members = {**GPTQ, "dynamic": {"-:.*a$": {}}}
+    store = checkpoint({"model.safetensors": gptq()}, {"quantization_config": members})
+    with pytest.raises(CheckpointError, match="nothing in quantization_config applies to it"):
+        planned(store, None)
 
 
 def test_a_name_of_a_module_is_no_expression() -> None:
@@ -281,16 +392,31 @@ def test_states_that_are_not_read(state: bytes, message: str) -> None:
         ({**DEEPSEEK, "weight_block_size": [128, 0]}, "weight_block_size"),
         ({**DEEPSEEK, "weight_block_size": [4097, 128]}, "at most 4096"),
         ({**GPTQ, "bits": "4"}, "bits is 4; expected an integer"),
-        ({**GPTQ, "bits": 3}, "3 bits"),
+        ({**GPTQ, "bits": 5}, "5 bits"),
+        ({**GPTQ, "is_marlin_format": True}, "packed as 'marlin'"),
+        ({**GPTQ, "checkpoint_format": "gptq_p"}, "packed as 'gptq_p'"),
+        ({**GPTQ, "dynamic": []}, "dynamic is \\[\\]; expected an object"),
+        ({**GPTQ, "dynamic": {"a": 4}}, "dynamic.'?a'? is 4; expected an object"),
+        ({**GPTQ, "dynamic": {"+:a": {"bits": 7}}}, "7 bits"),
+        ({**GPTQ, "dynamic": {"+:(?=((.|[^!])+)+!)x": {}}}, "is not supported in a pattern"),
+        ({**AUTO_ROUND, "packing_format": "auto_round:auto_awq", "bits": 8}, "AWQ weights of 8 bits"),
         ({**GPTQ, "group_size": 0}, "group_size is 0"),
         ({**GPTQ, "checkpoint_format": "marlin"}, "packed as 'marlin'"),
         ({**AUTO_ROUND, "packing_format": "auto_round:fp8"}, "packed as 'auto_round:fp8'"),
+        ({**AUTO_ROUND, "packing_format": "auto_round", "rotation_config": {"hadamard_type": "x"}}, "are rotated"),
+        (MX_AUTO_ROUND | {"bits": 6}, "data_type 'mx_fp', 6 bits and a group_size of 32 is not supported"),
+        (MX_AUTO_ROUND | {"data_type": "int"}, "data_type 'int', 4 bits"),
+        (MX_AUTO_ROUND | {"data_type": ["mx_fp"]}, "data_type'? is .'mx_fp'.; expected a string"),
+        (MX_AUTO_ROUND | {"data_type": "nv_fp"}, "group_size of 32 is not supported"),
+        (MX_AUTO_ROUND | {"packing_format": "auto_round:fp8_static", "bits": 8}, "group_size of 32 is not supported"),
         ({**AUTO_ROUND, "packing_format": "auto_round", "extra_config": {"a": 4}}, "extra_config"),
-        ({**AWQ, "version": "gemv"}, "version 'gemv'"),
+        *(({**AWQ, "version": each}, f"version '{each}'") for each in ("gemv", "gemv_fast", "marlin", "llm-awq")),
+        ({**AWQ, "version": None, "checkpoint_format": "gemv"}, "version 'gemv'"),
         ({**AWQ, "bits": 8}, "8 bits"),
         ({**AWQ, "zero_point": False}, "zero_point False"),
         ({**AWQ, "group_size": None}, "group_size is None"),
-        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "in 8 bits"),
+        ({**AWQ, "pack_method": "order"}, "pack_method 'order'"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True, "load_in_4bit": True}, "load_in_8bit True"),
         (
             {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "fp4"},
             "type 'fp4'",
@@ -308,6 +434,35 @@ def test_states_that_are_not_read(state: bytes, message: str) -> None:
 )
 def test_configs_that_are_not_read(members: dict[str, Any], message: str) -> None:
     store = checkpoint({"model.safetensors": gptq()}, {"quantization_config": members})
+    with pytest.raises(CheckpointError, match=message):
+        planned(store, None)
+
+
+@pytest.mark.parametrize(
+    ("stored", "members", "message"),
+    [
+        ([FP8[0]], {}, "a.weight: is F8_E4M3, but its module has no known scale"),
+        ([FP4[0]], {"expert_dtype": "fp4"}, "a.weight: is I8, the codes of a quantized weight, but its module has no"),
+        (FP4, {}, 'weight is I8, but config.json does not say "expert_dtype": "fp4"'),
+        (FP4, {"expert_dtype": "fp8"}, 'weight is I8, but config.json does not say "expert_dtype": "fp4"'),
+        (FP4, {"expert_dtype": "fp6"}, "expert_dtype is 'fp6'; expected fp8 or fp4"),
+        (FP4, {"expert_dtype": 4}, "expert_dtype is 4; expected a string"),
+        ([FP4[0], ("a.scale", "F32", (576, 10))], {"expert_dtype": "fp4"}, "scale of E2M1 codes is F32"),
+        (
+            [FP4[0], ("a.scale", "F8_E8M0", (576, 5))],
+            {"expert_dtype": "fp4"},
+            r"scale is F8_E8M0 \[576, 5\]; expected F8_E8M0 \[576, 10\]",
+        ),
+        ([("a.weight", "I8", (4, 8)), ("a.scale", "U8", (4, 1))], {"expert_dtype": "fp4"}, "in groups of 32"),
+        ([*FP8, ("a.scale", "F32", (5, 3))], {}, "has both weight_scale_inv and scale"),
+        ([FP8[0], ("a.scale", "BF16", (5, 3))], {}, "cannot be of dtype BF16"),
+        ([FP8[0], ("a.scale", "F8_E8M0", (18, 10))], {}, r"scale is F8_E8M0 \[18, 10\]; expected F8_E8M0 \[5, 3\]"),
+        ([("a.weight", "BF16", (8, 8)), ("a.scale", "F32", (1, 1))], {}, "weight is BF16 .*; expected F8_E4M3"),
+    ],
+)
+def test_what_deepseek_does_not_store(stored: Tensors, members: dict[str, Any], message: str) -> None:
+    config = {"quantization_config": DEEPSEEK | members}
+    store = checkpoint({"model.safetensors": [*stored, ("b.weight", "BF16", (8,))]}, config)
     with pytest.raises(CheckpointError, match=message):
         planned(store, None)
 

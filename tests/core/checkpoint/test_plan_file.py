@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from requant.checkpoint.plan.model import Direction, NotFinite, Request
+from requant.checkpoint.plan.model import Direction, NotFinite, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.workers import (
@@ -24,10 +24,9 @@ from tests.support.hand_made_plan import weights, write_safetensors
 
 REQUEST = Request(
     Direction.QUANTIZE,
-    "W8A8",
+    (SchemeFor("W8A8"),),
     "compressed-tensors-cpu",
     ignore=("lm_head", "re:.*é"),
-    targets=("Linear",),
     not_finite=NotFinite.CONVERT,
 )
 

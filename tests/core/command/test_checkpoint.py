@@ -34,6 +34,7 @@ from requant.command.output import Output, ProgressForm, output_for, size_text, 
 from tests.support.gguf_models import MODELS
 from tests.support.hand_made_plan import Tensors, read_safetensors, write_safetensors
 from tests.support.model_directory import contents, make_model
+from tests.support.published_models import gpt_oss
 from tests.support.safetensors_files import tensor_places
 
 
@@ -168,8 +169,10 @@ def test_schemes_are_listed_with_their_bits_and_loaders(capsys: pytest.CaptureFi
     listed = {each["name"]: each for each in json.loads(capsys.readouterr().out)["schemes"] if each["of"] != "GGUF"}
     assert [name for name, each in listed.items() if each["of"] == "safetensors"] == list(SCHEMES)
     bits = {"W4A16": 4.125, "W4A16_ASYM": 4.156, "NVFP4A16": 4.5, "MXFP6A8": 6.25, "W4A8": 8.125, "MatMulNBits4": 4.156}
+    bits |= {"MODELOPT_FP8_PER_CHANNEL_PER_TOKEN": 8.008, "MODELOPT_FP8_PB_WO": 8.002, "MODELOPT_W4A16_NVFP4": 4.5}
     assert {name: round(listed[name]["bits"], 3) for name in bits} == bits
     loaders = {"W8A8": ["vLLM", "transformers"], "W4A16_ASYM": ["vLLM"], "MXFP6A16": ["transformers"]}
+    loaders |= {name: ["vLLM"] for name in SCHEMES if name.startswith("MODELOPT_")}
     assert {name: listed[name]["loaders"] for name in loaders} == loaders
     assert checkpoint("schemes") == 0
     lines = capsys.readouterr().out.splitlines()
@@ -320,6 +323,14 @@ def test_verify_finds_a_byte_that_is_wrong(model: Path, tmp_path: Path, capsys: 
     assert summary["equal"] == summary["compared"] - 1
     (difference,) = requant.diff_checkpoints(tmp_path / "good", out).differences
     assert line.startswith(f"{difference.tensor}: ")
+
+
+def test_numbers_of_gpt_oss_are_those_of_its_bf16(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = gpt_oss(tmp_path / "source")
+    assert checkpoint("dequantize", source, tmp_path / "plain") == DONE
+    capsys.readouterr()
+    assert checkpoint("diff", source, tmp_path / "plain", "--numbers") == DONE
+    assert capsys.readouterr().out.splitlines()[-1] == "0 differences; 17 tensors in both, 17 of them equal"
 
 
 def test_json_is_one_object_to_a_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -615,7 +626,7 @@ def test_gguf_files_become_safetensors_and_are_made_of_them(tmp_path: Path, caps
     assert checkpoint("repack", out, back, *options) == FAILED
     capsys.readouterr()
     assert checkpoint("plan", source, "--scheme", "W8A8", "--like", like) == DONE
-    assert "7 dequantized to BF16" in capsys.readouterr().out
+    assert "2 dequantized to BF16" in capsys.readouterr().out
     assert checkpoint("dequantize", source, tmp_path / "plain", "--like", like, "--progress", "none") == DONE
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from requant.checkpoint.plan.model import Direction, Plan, Request
+from requant.checkpoint.plan.model import Direction, Plan, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.storage.location import open_store
@@ -24,11 +24,11 @@ def convert(source: Path, target: Path, request: Request) -> Plan:
 
 def quantize(source: Path, target: Path, scheme: str, ignore: tuple[str, ...] = (), *, profile: str = CPU) -> Path:
     """Quantize a directory, and return the new one."""
-    convert(source, target, Request(Direction.QUANTIZE, scheme, profile, ignore))
+    convert(source, target, Request(Direction.QUANTIZE, (SchemeFor(scheme),), profile, ignore))
     return target
 
 
 def dequantize(source: Path, target: Path, dtype: str | None = None, *, profile: str = CPU) -> Path:
     """Dequantize a directory, and return the new one."""
-    convert(source, target, Request(Direction.DEQUANTIZE, None, profile, dtype=dtype))
+    convert(source, target, Request(Direction.DEQUANTIZE, (), profile, dtype=dtype))
     return target

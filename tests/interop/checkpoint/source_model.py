@@ -119,6 +119,53 @@ def llama(dtype: torch.dtype, *, tied: bool = False, seed: int = 18) -> SourceMo
     return SourceModel(config, shards)
 
 
+QWEN3_MOE: dict[str, Any] = {
+    **{name: value for name, value in LLAMA.items() if not name.endswith("_bias")},
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "attention_bias": False,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "moe_intermediate_size": 128,
+    "norm_topk_prob": True,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "tie_word_embeddings": False,
+}
+
+
+def qwen3_moe(dtype: torch.dtype, seed: int = 20) -> SourceModel:
+    """Return a model with the names, shapes and config.json of Qwen3-30B-A3B, made small.
+
+    Of 3 shards the second has the rest of the first layer, and the third what is behind the layers.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    hidden, inner, words = (QWEN3_MOE[name] for name in ("hidden_size", "moe_intermediate_size", "vocab_size"))
+    shards: tuple[dict[str, torch.Tensor], ...] = ({}, {}, {})
+
+    def add(shard: int, name: str, *shape: int) -> None:
+        new = weights(generator, *shape, dtype=dtype) if len(shape) > 1 else torch.ones(shape, dtype=dtype)
+        shards[shard][f"{name}.weight"] = new
+
+    add(0, "model.embed_tokens", words, hidden)
+    for layer in range(QWEN3_MOE["num_hidden_layers"]):
+        name = f"model.layers.{layer}"
+        for part, rows in (("q_proj", hidden), ("k_proj", hidden // 2), ("v_proj", hidden // 2), ("o_proj", hidden)):
+            add(layer, f"{name}.self_attn.{part}", rows, hidden)
+        for part in ("self_attn.q_norm", "self_attn.k_norm"):
+            add(layer, f"{name}.{part}", QWEN3_MOE["head_dim"])
+        add(layer, f"{name}.mlp.gate", QWEN3_MOE["num_experts"], hidden)
+        for expert in range(QWEN3_MOE["num_experts"]):
+            shard = max(layer, expert // 3)
+            for part, shape in (("gate", (inner, hidden)), ("up", (inner, hidden)), ("down", (hidden, inner))):
+                add(shard, f"{name}.mlp.experts.{expert}.{part}_proj", *shape)
+        add(layer, f"{name}.input_layernorm", hidden)
+        add(layer, f"{name}.post_attention_layernorm", hidden)
+    add(2, "model.norm", hidden)
+    add(2, "lm_head", words, hidden)
+    return SourceModel({**QWEN3_MOE, "dtype": str(dtype).removeprefix("torch.")}, shards)
+
+
 def mixture_of_experts(dtype: torch.dtype, seed: int = 19) -> SourceModel:
     """Return tensors of all kinds that no one model has: experts stacked and single, biases, convolutions, integers.
 

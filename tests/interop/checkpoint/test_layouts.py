@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from requant.checkpoint.schemes import scheme_named
+from requant.checkpoint.weights.auto_round import AutoRoundMx, AutoRoundNvfp4
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.gptq import Gptq
 from requant.checkpoint.weights.nf4 import STATE, Nf4
@@ -23,6 +24,7 @@ from tests.interop.checkpoint.conversion import dequantize, quantize
 from tests.interop.checkpoint.source_model import DTYPES, LLAMA, llama, weights
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record
+from tests.interop.conformance.rows import GPTQ_OF_3_BITS, ONLY_READ
 from tests.interop.conformance.subject import checkpoint
 from tests.interop.conformance.systems import System
 from tests.support.stored_weights import quantized
@@ -114,6 +116,94 @@ def test_gptq_of_auto_round(width: int, symmetric: bool, dtype: str) -> None:
             np.testing.assert_array_equal((found["qzeros"].astype(np.int64) - ones - of_library) % (1 << 32), 0)
             subject = checkpoint(f"GPTQ_W{width}A16", "quantize", "auto-round")
             record(systems.AUTO_ROUND, [subject], weight.numel(), 0, {"auto_round_borrowed_zero_point": 0})
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("width", [2, 3, 4, 8])
+def test_gptq_weights_of_auto_round(width: int, version: int, dtype: str) -> None:
+    """What its layers multiply with, of any codes and zero points, in the order of activations too.
+
+    A zero point of 0 is stored in version 1 as the highest, to which these layers add 1, and GPTQModel modulo 2^b.
+    """
+    qlinear = pytest.importorskip("auto_round_extension.torch.qlinear_torch_zp" if version == 1 else QLINEAR)
+    rows, columns, group = 96, 256, 64
+    generator = torch.Generator().manual_seed(width)
+    layer = qlinear.QuantLinear(width, group, columns, rows, False)
+    highest = 2**31
+    for name in ("qweight", "qzeros"):
+        shape = getattr(layer, name).shape
+        setattr(layer, name, torch.randint(-highest, highest, shape, generator=generator).to(torch.int32))
+    scales = torch.randn(layer.scales.shape, generator=generator) * 2.0 ** torch.randint(-12, 8, (rows,))
+    layer.scales = scales.to(DTYPES[dtype])
+    permuted = torch.arange(columns, dtype=torch.int32)[torch.randperm(columns, generator=generator)] // group
+    for g_idx in (torch.arange(columns, dtype=torch.int32) // group, permuted):
+        layer.g_idx = g_idx
+        form = Gptq(width, False, group, version, NAMES[dtype], has_g_idx=True, ragged=True)
+        parts = {name: bits(getattr(layer, name)) for name in ("qweight", "qzeros", "scales", "g_idx")}
+        parts["g_idx"] = parts["g_idx"][None]
+        rows_of = StoredRows.whole(parts, form.stored(NAMES[dtype], (rows, columns)), (rows, columns))
+        ours = torch.from_numpy(form.dequantize(rows_of, NAMES[dtype])).view(DTYPES[dtype])
+        theirs = layer(torch.eye(columns, dtype=DTYPES[dtype])).t()
+        # A product with the unit matrix adds zeros, which take the sign of -0.
+        compared, left = ~(ours.isinf() | theirs.isnan()), {}
+        if version == 1:
+            stored_zeros = torch.from_numpy(_fields(parts["qzeros"], width)[:, :rows].T.copy())
+            borrowed = (stored_zeros == 2**width - 1)[:, g_idx.long()]
+            compared, left = compared & ~borrowed, {"auto_round_borrowed_zero_point": int(borrowed.sum())}
+        assert torch.equal(ours[compared], theirs[compared])
+        name = GPTQ_OF_3_BITS if width == 3 else f"GPTQ_W{width}A16"
+        elements = int((compared & (ours != 0)).sum())
+        record(systems.AUTO_ROUND, [checkpoint(name, "dequantize", "auto-round")], elements, 0, left)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", ["MXFP4", "MXFP8", "NVFP4"])
+def test_float_weights_of_auto_round(kind: str, dtype: str) -> None:
+    """What its layers multiply with, of all codes with all scale bytes."""
+    qmodules = pytest.importorskip("auto_round.experimental.qmodules")
+    layer_class = getattr(qmodules, f"{kind}QuantLinear")
+    rows, columns = 256, 256
+    settings = SimpleNamespace(group_size=16, act_group_size=16)
+    layer = layer_class(columns, rows, settings, dtype=DTYPES[dtype])
+    codes = torch.arange(256, dtype=torch.uint8).repeat(rows, 1)
+    scale_bytes = torch.arange(256, dtype=torch.uint8)[:, None].repeat(1, 16 if kind == "NVFP4" else 8)
+    form: WeightFormat = AutoRoundNvfp4() if kind == "NVFP4" else AutoRoundMx(int(kind[-1]))
+    for whole in (811.5, 0.0, 1e-42, 2.0**126) if kind == "NVFP4" else (1.0,):
+        parts = {}
+        if kind == "MXFP8":
+            layer.weight = codes.view(torch.float8_e4m3fn)
+            parts["weight"] = bits(codes)
+        else:
+            layer.weight_packed = codes[:, ::2].contiguous()
+            parts["weight_packed"] = bits(layer.weight_packed)
+        if kind == "NVFP4":
+            layer.weight_scale = scale_bytes.view(torch.float8_e4m3fn)
+            layer.weight_global_scale = torch.tensor([whole])
+            layer._cached_weight = None
+            parts["weight_global_scale"] = bits(layer.weight_global_scale)[None]
+        else:
+            layer.weight_scale = scale_bytes
+        parts["weight_scale"] = bits(scale_bytes)
+        theirs = layer.dequant_weight_online().to(DTYPES[dtype])
+        stored_rows = StoredRows.whole(parts, form.stored(NAMES[dtype], (rows, columns)), (rows, columns))
+        ours = torch.from_numpy(form.dequantize(stored_rows, NAMES[dtype])).view(DTYPES[dtype])
+        assert torch.equal(ours.isnan(), theirs.isnan())
+        numbers = ~ours.isnan()
+        # As bits: the sign of a zero counts.
+        integers = torch.int32 if dtype == "f32" else torch.int16
+        assert torch.equal(ours[numbers].view(integers), theirs[numbers].view(integers))
+        name = f"{kind} of AutoRound"
+        record(systems.AUTO_ROUND, [checkpoint(name, "dequantize", ONLY_READ[name])], ours.numel())
+
+
+QLINEAR = "auto_round_extension.torch.qlinear_torch"
+
+
+def _fields(words: np.ndarray, width: int) -> np.ndarray:
+    planes = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, bitorder="little")
+    fields: np.ndarray = (planes.reshape(len(words), -1, width).astype(np.int64) << np.arange(width)).sum(2)
+    return fields
 
 
 @pytest.mark.parametrize("width", [4, 8])

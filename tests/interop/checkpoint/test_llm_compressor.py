@@ -13,7 +13,7 @@ import torch
 from compressed_tensors.quantization import QuantizationConfig
 from safetensors.torch import load_file
 
-from requant.checkpoint.plan.model import Direction, NotFinite, Request
+from requant.checkpoint.plan.model import Direction, NotFinite, Request, SchemeFor
 from requant.checkpoint.profiles import COMPRESSED_TENSORS_CPU
 from requant.checkpoint.storage.location import open_store
 from requant.checkpoint.verify.verification import verify
@@ -187,7 +187,7 @@ def test_not_finite(scheme: str, value: float, tmp_path: Path) -> None:
         quantize(source, tmp_path / "refused", scheme)
     assert not (tmp_path / "refused" / "config.json").exists()
     ours = tmp_path / "ours"
-    convert(source, ours, Request(Direction.QUANTIZE, scheme, CPU, not_finite=NotFinite.CONVERT))
+    convert(source, ours, Request(Direction.QUANTIZE, (SchemeFor(scheme),), CPU, not_finite=NotFinite.CONVERT))
     tensors, others = load_file(ours / "model.safetensors"), load_file(expected / "model.safetensors")
     assert sorted(tensors) == sorted(others)
     for name, tensor in others.items():

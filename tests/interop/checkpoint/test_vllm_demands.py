@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,33 @@ def test_fine_grained_fp8(scale: str, tmp_path: Path) -> None:
             assert stored[f"{name}_scale_inv"] == inverse
         else:
             assert stored[name] == tensor
+
+
+@pytest.mark.parametrize("algorithm", ["W4A16_NVFP4", "FP8_PER_CHANNEL_PER_TOKEN", "FP8_PB_WO"])
+def test_model_optimizer(algorithm: str, tmp_path: Path) -> None:
+    source = llama(torch.bfloat16).save(tmp_path / "source")
+    target = quantize(source, tmp_path / "target", f"MODELOPT_{algorithm}", IGNORE, profile="modelopt")
+    config = json.loads((target / "config.json").read_text())["quantization_config"]
+    assert Loader.VLLM in loaders_of(config)
+    assert (config["quant_method"], config["quant_algo"].upper()) == ("modelopt", algorithm)
+    assert {"lm_head", "model.embed_tokens"} <= set(config["ignore"])
+    stored = tensors_of(target)
+    for name, tensor in tensors_of(source).items():
+        if "_proj" not in name:
+            assert stored.pop(name) == tensor
+            continue
+        rows, columns = tensor.shape
+        if algorithm == "W4A16_NVFP4":
+            assert stored.pop(name) == Parameter((rows, columns // 2), "U8")
+            assert stored.pop(f"{name}_scale") == Parameter((rows, columns // 16), "F8_E4M3")
+            # Loaded into one element of those of a fused layer.
+            assert stored.pop(f"{name}_scale_2") == Parameter((), "F32")
+            continue
+        assert columns % 128 == 0
+        scales = (rows,) if "CHANNEL" in algorithm else (ceil(rows / 128), 1, columns // 128, 1)
+        assert stored.pop(name) == Parameter((rows, columns), "F8_E4M3")
+        assert stored.pop(f"{name}_scale") == Parameter(scales, "F32")
+    assert not stored
 
 
 @pytest.mark.parametrize(("scheme", "bits"), [("GPTQ_W4A16", 4), ("GPTQ_W8A16", 8)])

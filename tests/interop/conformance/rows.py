@@ -21,6 +21,21 @@ from requant.translation import TRANSLATIONS
 from tests.interop.conformance import subject
 from tests.interop.conformance.subject import Subject
 
+FP4_OF_DEEPSEEK, MXFP4_OF_GPT_OSS = "FP4 of DeepSeek-V4", "MXFP4 of gpt-oss"
+GPTQ_OF_3_BITS, QUARK = "GPTQ of 3 bits", "weights of AMD Quark"
+ONLY_READ = {
+    FP4_OF_DEEPSEEK: "transformers",
+    MXFP4_OF_GPT_OSS: "transformers",
+    GPTQ_OF_3_BITS: "auto-round",
+    **{f"{name} of AutoRound": "auto-round" for name in ("MXFP4", "MXFP8", "NVFP4")},
+    **{
+        f"{name} of torchao": "torchao"
+        for name in ("Float8Tensor", "Int8Tensor", "IntxUnpackedToInt8Tensor", "MXTensor", "NVFP4Tensor")
+    },
+    QUARK: "quark",
+}
+"""Formats of checkpoints that no scheme quantizes to, and whose values they have."""
+
 
 def expected_rows() -> list[Subject]:
     """Return all rows, in the order of the catalogs."""
@@ -44,6 +59,8 @@ def _rows() -> Iterator[Subject]:
         for profile_name in scheme_named(scheme).profiles:
             for operation in ("quantize", "dequantize"):
                 yield subject.checkpoint(scheme, operation, profile_name)
+    for name, profile_name in ONLY_READ.items():
+        yield subject.checkpoint(name, "dequantize", profile_name)
     for form in FORM_NAMES:
         yield subject.checkpoint(form, "quantize", "onnxruntime")
     for type_ in READABLE:

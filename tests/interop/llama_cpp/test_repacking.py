@@ -96,7 +96,7 @@ def read_by_gguf_py(path: Path) -> dict[str, Array]:
 def numbers_of(directory: Path) -> dict[str, Array]:
     """The numbers of a quantized directory."""
     store = LocalStore(directory)
-    plan = plan_conversion(store, Request(Direction.DEQUANTIZE, None, ""))
+    plan = plan_conversion(store, Request(Direction.DEQUANTIZE, (), ""))
     files = Files.of(store, plan.sources)
     found = {}
     for step in plan.steps:

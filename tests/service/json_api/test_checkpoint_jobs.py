@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from requant.checkpoint import jobs
-from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.plan.model import Direction, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.run.steps import Steps
@@ -69,7 +69,7 @@ def _ended(app: Application, location: str, *, states: set[str] = ENDED) -> dict
 
 def _of_command(root: Path, destination: Path) -> dict[str, bytes]:
     store = open_store(root / "source")
-    request = Request(Direction.QUANTIZE, "W4A16", "compressed-tensors-cpu", ("re:.*q_proj",))
+    request = Request(Direction.QUANTIZE, (SchemeFor("W4A16"),), "compressed-tensors-cpu", ("re:.*q_proj",))
     run_plan(plan_conversion(store, request), store, open_store(destination))
     return contents(destination)
 
@@ -238,6 +238,7 @@ def test_members_without_effect_are_refused(root: Path) -> None:
     dequantize = {"source": str(root / "source"), "direction": "dequantize", "dry_run": True}
     for name, value in {
         "scheme": "W8A8",
+        "schemes": [{"scheme": "W8A8", "targets": ["Linear"]}],
         "profile": "compressed-tensors-cpu",
         "ignore": ["lm_head"],
         "targets": ["lm_head"],
@@ -249,6 +250,54 @@ def test_members_without_effect_are_refused(root: Path) -> None:
     # Defaults that are written out have no effect either, and say nothing else.
     reply = _start(app, {**dequantize, "ignore": [], "targets": ["Linear"], "not_finite": "refuse"})
     assert "quantization_config" in reply.json()["detail"]
+
+
+SCHEMES = [{"scheme": "nvfp4a16", "targets": ["re:.*mlp.*"]}, {"scheme": "W8A8", "targets": ["Linear"]}]
+
+
+def _mixed(root: Path, **members: Any) -> dict[str, Any]:
+    return {"source": str(root / "source"), "destination": str(root / "mixed"), "schemes": SCHEMES, **members}
+
+
+def test_a_job_with_several_schemes(root: Path, tmp_path: Path) -> None:
+    app = _replica(root)
+    reply = _start(app, _mixed(root))
+    assert reply.status_code == 202, reply.text
+    found = _ended(app, reply.headers["location"])
+    assert (found["state"], found["warnings"]) == ("finished", [])
+    assert found["request"]["schemes"] == [{**SCHEMES[0], "scheme": "NVFP4A16"}, SCHEMES[1]]
+    store = open_store(root / "source")
+    schemes = (SchemeFor("NVFP4A16", ("re:.*mlp.*",)), SchemeFor("W8A8", ("Linear",)))
+    request = Request(Direction.QUANTIZE, schemes, "compressed-tensors-cpu", ("default",))
+    run_plan(plan_conversion(store, request), store, open_store(tmp_path / "command"))
+    assert contents(root / "mixed") == contents(tmp_path / "command")
+    # Another order is another conversion, and one scheme in the list is that scheme.
+    assert _start(app, _mixed(root, schemes=SCHEMES[::-1])).json()["code"] == "checkpoint"
+    assert _start(app, _mixed(root, schemes=[{**SCHEMES[1], "scheme": "W8A16"}])).json()["code"] == "destination"
+    plan = _start(app, _mixed(root, dry_run=True, schemes=SCHEMES[1:])).json()
+    assert (plan["request"]["scheme"], plan["request"]["targets"]) == ("W8A8", ["Linear"])
+
+
+def test_schemes_that_do_not_fit_together(root: Path) -> None:
+    app = _replica(root)
+    first = SCHEMES[0]
+    refused: list[tuple[dict[str, Any], str, str]] = [
+        ({"scheme": "W8A8"}, "request_invalid", "/scheme"),
+        ({"targets": ["lm_head"]}, "request_invalid", "/targets"),
+        ({"schemes": []}, "request_invalid", "/schemes"),
+        ({"schemes": [{"scheme": "W8A8"}]}, "request_invalid", "/schemes/0/targets"),
+        ({"schemes": [{"scheme": "W8A8", "targets": []}]}, "request_invalid", "/schemes/0/targets"),
+        ({"schemes": [first, {"scheme": "W8A9", "targets": ["Linear"]}]}, "unknown_name", "/schemes/1/scheme"),
+        ({"schemes": [first, {"scheme": "W8A8", "targets": ["re:("]}]}, "parameter_invalid", "/schemes"),
+        ({"schemes": [first, {"scheme": "AWQ", "targets": ["Linear"]}]}, "parameter_invalid", ""),
+        ({"schemes": [first, first]}, "parameter_invalid", ""),
+        ({"schemes": [first, {"scheme": "W8A8", "targets": ["a"]}]}, "checkpoint", ""),
+    ]
+    for members, code, pointer in refused:
+        problem = _start(app, _mixed(root, **members)).json()
+        errors = problem.get("errors", [{"pointer": problem.get("pointer", "")}])
+        assert (problem["code"], errors[0]["pointer"]) == (code, pointer), (members, problem)
+    assert not (root / "mixed").exists()
 
 
 def test_embeddings_and_heads_stay_unless_a_list_is_given(root: Path) -> None:

@@ -26,10 +26,9 @@ from requant.checkpoint.plan.model import (
     QuantizeStep,
     Repack,
     Request,
+    SchemeFor,
     SourceRange,
     Step,
-    is_plain,
-    shape_of,
 )
 from requant.checkpoint.plan.planner import content_of
 from requant.checkpoint.plan.refusals import Refusals, abbreviate
@@ -125,7 +124,13 @@ def plan_repack_to_gguf(source: Store, target: GgufTarget, *, allow_rounding: bo
     type_ = type_named(target.type)
     repack = Repack.ROUNDED if allow_rounding else Repack.EXACT
     request = Request(
-        Direction.QUANTIZE, type_.name, "", (), not_finite=NotFinite.CONVERT, dtype="F32", repack=repack, certify=True
+        Direction.QUANTIZE,
+        (SchemeFor(type_.name),),
+        "",
+        not_finite=NotFinite.CONVERT,
+        dtype="F32",
+        repack=repack,
+        certify=True,
     )
     checkpoint = read_source(source)
     content = content_of(checkpoint, request)
@@ -220,13 +225,13 @@ def _converted(
     if places[0].index is not None:
         expected = expected[1:]
     for each in tensors:
-        if shape_of(each.source) != expected:
+        if each.source.tensor_shape != expected:
             raise CheckpointError(
-                f"{each.name} has the shape {list(shape_of(each.source))}; in {file} it has {list(expected)}",
+                f"{each.name} has the shape {list(each.source.tensor_shape)}; in {file} it has {list(expected)}",
                 file=each.source.file,
                 tensor=each.name,
             )
-    plain = {is_plain(each.source) for each in tensors}
+    plain = {each.source.is_plain for each in tensors}
     if len(plain) > 1:
         raise CheckpointError(
             f"only some of the experts in '{excerpt(info.name)}' are quantized, and GGUF has one type for all",
@@ -271,7 +276,7 @@ def _floats(info: TensorInfo, places: list[Place], tensors: list[SourceTensor], 
             continue
         matrix = (source.shape[0], prod(source.shape[1:]))
         form = FloatRows(to, place.head, place.parameter)
-        steps.append(QuantizeStep(place.module, replace(source, shape=matrix), form, (), place.parameter))
+        steps.append(QuantizeStep(place.module, replace(source, shape=matrix), form))
         parts.append((place.name, to, matrix))
     return _Placed(info, tuple(steps), tuple(parts))
 

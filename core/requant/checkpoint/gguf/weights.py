@@ -22,7 +22,12 @@ from requant.checkpoint.gguf.blocks import Unpacked, fields, packed_fields
 from requant.checkpoint.gguf.small_blocks import E2M1_HALVES, UE4M3_VALUES
 from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES, TensorType, read_elements, unpack
 from requant.checkpoint.safetensors.header import DTYPES
-from requant.checkpoint.weights.block_scaled import MxWeight, nvfp4_codes
+from requant.checkpoint.weights.block_scaled import (
+    MxWeight,
+    codes_in_units,
+    nvfp4_scales_that_hold,
+    outer_scale,
+)
 from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes
 from requant.checkpoint.weights.floats import (
     E2M1,
@@ -35,7 +40,7 @@ from requant.checkpoint.weights.floats import (
     values,
 )
 from requant.checkpoint.weights.packing import unpacked_bytes, unpacking_kernels
-from requant.checkpoint.weights.repack import SourceNumbers, global_power_of_two
+from requant.checkpoint.weights.repack import SourceNumbers
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -192,12 +197,10 @@ class GgufWeight(WeightFormat):
             parts = MxWeight(4, rounds=False).repacked(source, shape, begin, scale_dtype, extremes)
             blocks = _fp4_blocks(parts["weight_packed"], parts["weight_scale"], 32)
         elif self.type.name == "NVFP4":
-            scale = np.float32(1)
-            if self.is_scaled:
-                outer = source.outer
-                scale = global_power_of_two(extremes, E2M1.largest) if outer is None else np.float32(outer)
+            scale = np.float32(outer_scale(source, extremes)) if self.is_scaled else np.float32(1)
             with np.errstate(all="ignore"):
-                packed, scales = nvfp4_codes(source, UE4M3_VALUES * scale)
+                scales = nvfp4_scales_that_hold(source, _FP4["NVFP4"], np.float64(scale))
+                packed = codes_in_units(source, UE4M3_VALUES[scales] * scale, _FP4["NVFP4"], 4)
             blocks = _fp4_blocks(packed, scales, 16)
         elif self.type.name in _INTEGERS:
             blocks = self._integer_blocks(source, shape)
@@ -270,12 +273,22 @@ def _fp4_blocks(packed: Array, scales: Array, group: int) -> Array:
 
 @dataclass(frozen=True)
 class FloatRows(WeightFormat):
-    """Floats as floats: `parameter` of `dtype` [out, in], rounded to that, rows turned in heads as in `GgufWeight`."""
+    """Floats as floats: `parameter` of `dtype` [out, in], rounded to that, rows turned in heads as in `GgufWeight`.
+
+    `is_vector`: whether the tensor has one axis, whose elements are rows of one column.
+    """
 
     dtype: str
     head: int = 1
     parameter: str = _WEIGHT
+    is_vector: bool = False
     is_plain = True
+
+    def tensor_name(self, module: str) -> str:
+        return f"{module}.{self.parameter}"
+
+    def tensor_shape(self, shape: tuple[int, int]) -> tuple[int, ...]:
+        return shape[:1] if self.is_vector else shape
 
     @property
     def rows_together(self) -> int:

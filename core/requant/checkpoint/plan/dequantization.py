@@ -16,7 +16,6 @@ from requant.checkpoint.plan.model import (
     SourceRange,
     Task,
     WeightSource,
-    shape_of,
 )
 from requant.checkpoint.plan.refusals import OF_OUTPUT, Refusals, parameter_of
 from requant.checkpoint.plan.source import Source
@@ -35,18 +34,30 @@ _MARKS = {
     "qweight",
     "scales",
     "weight.absmax",
+    "SCB",
+    "_weight_qdata",
 }
 """Parameters that a module has only if its weight is quantized."""
 
-_OF_WEIGHTS = _MARKS | {"weight_zero_point", "weight_g_idx", "weight_shape", "weight_scale_2", "qzeros", "g_idx"}
+_OF_WEIGHTS = _MARKS | {
+    "weight_zero_point", "weight_g_idx", "weight_shape", "weight_scale_2", "qzeros", "g_idx", "pre_quant_scale",
+    "svdquant_lora_a", "svdquant_lora_b", "weight_format", "_weight_scale", "_weight_zero_point",
+    "_weight_per_tensor_scale", "_weight_scale_and_zero", "_weight_act_pre_scale",
+}  # fmt: skip
 """Parameters of which a plain checkpoint has none."""
 
 ACTIVATIONS = {
     "input_scale", "input_zero_point", "input_global_scale", "output_scale", "output_zero_point", "output_global_scale",
-    "k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "activation_scale",
+    "k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "q_zero_point", "k_global_scale", "v_global_scale",
+    "q_global_scale", "activation_scale", "input_scale_ub", "_weight_act_quant_scale", "_weight_act_quant_zero_point",
+    "_weight_act_per_tensor_scale",
 }  # fmt: skip
 """Parameters for quantized activations, of which a plain checkpoint has none."""
 
+_OF_EXPERTS = ("_weight_scale", "_weight_scale_2")
+"""How names of parameters end that ModelOpt gives to experts of rank 3: `gate_up_proj_weight_scale`."""
+
+_CODES = ("I8", "U8")
 _SMALL_FLOATS = {name for name, dtype in DTYPES.items() if name.startswith("F") and dtype.bits <= 8}
 _FLOATS = ("BF16", "F16", "F32")
 # Matching a name may take a millisecond.
@@ -101,7 +112,7 @@ def dequantized_tensors(
     left_out = quantized = 0
     for module, parameters in checked(modules.items(), _MODULES_BETWEEN_CHECKS):
         stored: Collection[str] = ()
-        if not _MARKS.isdisjoint(parameters):
+        if _is_quantized(module, parameters, formats):
             try:
                 weight = _quantized_source(module, parameters, formats, dtype, source.weight_shapes)
                 if of_scales:
@@ -125,6 +136,13 @@ def dequantized_tensors(
                     file=part.file,
                     tensor=part.tensor,
                 )
+            elif parameter.endswith(_OF_EXPERTS):
+                refusals.add(
+                    "is a scale of experts in one tensor of rank 3, which are not read in this format",
+                    "store each expert in a tensor of its own, as ModelOpt's export does for most models",
+                    file=part.file,
+                    tensor=part.tensor,
+                )
             elif part.dtype in _SMALL_FLOATS:
                 refusals.add(
                     f"is {part.dtype}, but its module has no known scale to dequantize it with",
@@ -132,12 +150,22 @@ def dequantized_tensors(
                     file=part.file,
                     tensor=part.tensor,
                 )
+            elif parameter == "weight" and part.dtype in _CODES:
+                refusals.add(
+                    f"is {part.dtype}, the codes of a quantized weight, but its module has no scale: the checkpoint is "
+                    "incomplete",
+                    "download it again",
+                    file=part.file,
+                    tensor=part.tensor,
+                )
             else:
                 tensors.append(SourceTensor(part.tensor, part))
     if not quantized and not refusals.count:
         refusals.add(
-            "config.json says that the weights are quantized, but no module has a scale",
-            "remove quantization_config from config.json if they are plain, or download the checkpoint again",
+            "config.json, or hf_quant_config.json beside it, says that the weights are quantized, but no module has a "
+            "scale",
+            "remove quantization_config from config.json, or hf_quant_config.json, if they are plain, or download the "
+            "checkpoint again",
         )
     return sorted_in_pieces(tensors, _place), left_out
 
@@ -163,7 +191,7 @@ def _tasks(by_output: Mapping[str, list[CopyStep | DequantizeStep]], refusals: R
     for output, steps in sorted(by_output.items()):
         try:
             header = layout(
-                ((step.output, step.source.dtype, shape_of(step.source)) for step in steps),
+                ((step.output, step.source.dtype, step.source.tensor_shape) for step in steps),
                 {"format": "pt"},
             )
         except CheckpointError as error:
@@ -201,6 +229,13 @@ def _quantized_source(
     return QuantizedSource(module, stored, weight_format, dtype, shape)
 
 
+def _is_quantized(module: str, parameters: Mapping[str, SourceRange], formats: StoredFormats) -> bool:
+    if not _MARKS.isdisjoint(parameters):
+        return True
+    weight_format = formats.of(module) if module else None
+    return weight_format is not None and any(marks <= parameters.keys() for marks in weight_format.marks)
+
+
 def _dtype_of_scales(weight: QuantizedSource) -> str | None:
     dtypes = (part.dtype for suffix, part in weight.stored.items() if "scale" in suffix)
     return next((dtype for dtype in dtypes if dtype in _FLOATS), None)
@@ -220,4 +255,4 @@ def _matching(part: SourceRange | None, expected: StoredTensor) -> SourceRange:
             "by config.json",
             file=part.file,
         )
-    return SourceRange(part.file, part.tensor, part.dtype, expected.shape, part.begin, part.end)
+    return SourceRange(part.file, part.tensor, part.dtype, expected.matrix or expected.shape, part.begin, part.end)

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from requant.checkpoint.plan.model import (
-    CopyStep,
-    DequantizeStep,
-    Direction,
-    Plan,
-    QuantizeStep,
-    Repack,
-    Request,
-    Step,
-    shape_of,
-)
+from requant.checkpoint.plan.model import DequantizeStep, Direction, Plan, QuantizeStep, Repack, Request, Step
+from requant.checkpoint.plan.recipe import Recipe
 from requant.checkpoint.plan.refusals import without_numbers
-from requant.checkpoint.schemes import scheme_named
-from requant.checkpoint.selection import Selection
 from requant.errors import excerpt
 
 _MAX_NAMES = 20
@@ -46,11 +35,19 @@ class Amount:
             self.names.append(pattern)
 
 
+class Kind(NamedTuple):
+    """Weights that are converted alike. `scheme`: theirs, where there are several."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    scheme: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`converted`: by dtype and shape of the weight. `kept`: by the reason. `carried`: bytes of other files."""
+    """`kept`: by the reason. `carried`: bytes of other files."""
 
-    converted: dict[tuple[str, tuple[int, ...]], Amount]
+    converted: dict[Kind, Amount]
     kept: dict[str, Amount]
     bytes_before: int
     bytes_after: int
@@ -59,22 +56,22 @@ class Summary:
 
 def summary_of(plan: Plan) -> Summary:
     """Return the numbers of a plan. Sizes of files count their headers."""
-    selection = _selection(plan.request)
-    converted: dict[tuple[str, tuple[int, ...]], Amount] = {}
+    recipe = Recipe(plan.request) if plan.request.schemes and plan.request.repack is Repack.NO else None
+    converted: dict[Kind, Amount] = {}
     kept: dict[str, Amount] = {}
     for task in plan.tasks:
         after = {entry.name: entry.end - entry.begin for entry in task.header.tensors}
         for step in task.steps:
             before, size = step.source.byte_count, sum(after[name] for name in outputs_of(step))
-            if isinstance(step, CopyStep):
-                reason = _PLAIN if selection is None else selection.skip_reason(step.output) or _NOT_DIVISIBLE
+            if not isinstance(step, QuantizeStep) and step.source.is_plain:
+                reason = _PLAIN if recipe is None else recipe.selection.skip_reason(step.output) or _NOT_DIVISIBLE
                 kept.setdefault(reason, Amount()).add(step.output, before, size)
             elif isinstance(step, DequantizeStep) and plan.request.direction is Direction.QUANTIZE:
                 kept.setdefault(f"{_DEQUANTIZED} {step.source.dtype}", Amount()).add(step.output, before, size)
             else:
-                source = step.source
-                name = step.output if isinstance(step, DequantizeStep) else f"{step.module}.weight"
-                converted.setdefault((source.dtype, shape_of(source)), Amount()).add(name, before, size)
+                weight = f"{step.module}.weight" if isinstance(step, QuantizeStep) else step.output
+                kind = Kind(step.source.dtype, step.source.tensor_shape, _scheme(recipe, weight))
+                converted.setdefault(kind, Amount()).add(weight, before, size)
     return Summary(
         converted,
         kept,
@@ -84,10 +81,12 @@ def summary_of(plan: Plan) -> Summary:
     )
 
 
-def _selection(request: Request) -> Selection | None:
-    if request.scheme is None or request.repack is not Repack.NO:
+def _scheme(recipe: Recipe | None, weight: str) -> str | None:
+    """Return the name of a weight's scheme, None where all have one or none."""
+    if recipe is None or len(recipe.schemes) == 1:
         return None
-    return Selection(request.targets, (*request.ignore, *scheme_named(request.scheme).always_ignored))
+    number = recipe.scheme_of(weight)
+    return None if number is None else recipe.schemes[number].name
 
 
 def outputs_of(step: Step) -> tuple[str, ...]:
@@ -118,8 +117,13 @@ def plan_document(plan: Plan, source: str, destination: str | None = None) -> di
             for task in plan.tasks
         ],
         "converted": [
-            {"dtype": dtype, "shape": list(shape), **asdict(amount)}
-            for (dtype, shape), amount in summary.converted.items()
+            {
+                "dtype": kind.dtype,
+                "shape": list(kind.shape),
+                **({} if kind.scheme is None else {"scheme": kind.scheme}),
+                **asdict(amount),
+            }
+            for kind, amount in summary.converted.items()
         ],
         "kept": [{"reason": reason, **_not_quantized_members(amount)} for reason, amount in summary.kept.items()],
         "carried": [file.name for file in plan.carried],
@@ -129,6 +133,13 @@ def plan_document(plan: Plan, source: str, destination: str | None = None) -> di
 
 def _not_quantized_members(amount: Amount) -> dict[str, Any]:
     return {"count": amount.count, "bytes": amount.bytes_before, "names": amount.names}
+
+
+def schemes_text(request: Request) -> str:
+    """Return the name of the scheme; of several, each with its targets."""
+    if len(request.schemes) == 1:
+        return request.schemes[0].scheme
+    return ", ".join(f"{name} for {' and '.join(map(excerpt, targets))}" for name, targets in request.schemes)
 
 
 _MAX_SHAPES = 12
@@ -147,7 +158,7 @@ def _head(plan: Plan, summary: Summary) -> list[str]:
     request = plan.request
     verb = "Quantize" if request.repack is Repack.NO else "Repack"
     what = (
-        f"{verb} to {request.scheme}, profile {request.profile}"
+        f"{verb} to {schemes_text(request)}, profile {request.profile}"
         if request.direction is Direction.QUANTIZE
         else f"Dequantize to {request.dtype or 'the dtype of config.json'}"
     )
@@ -164,8 +175,9 @@ def _converted(plan: Plan, summary: Summary) -> list[str]:
     whole = _sum(summary.converted.values())
     lines = [f"{verb}: {_number(whole.count, 'weight')}, {_size(whole.bytes_before)} -> {_size(whole.bytes_after)}"]
     by_size = sorted(summary.converted.items(), key=lambda item: -item[1].bytes_before)
-    for (dtype, shape), amount in by_size[:_MAX_SHAPES]:
-        named = f"{dtype} {'x'.join(map(str, shape))}"
+    for kind, amount in by_size[:_MAX_SHAPES]:
+        named = f"{kind.dtype} {'x'.join(map(str, kind.shape))}"
+        named += "" if kind.scheme is None else f" to {kind.scheme}"
         lines.append(f"  {amount.count:>6} x {named:<22} {_names(amount)}")
     if len(by_size) > _MAX_SHAPES:
         rest = _sum(amount for _, amount in by_size[_MAX_SHAPES:])

@@ -104,8 +104,8 @@ def _tensor(
     is_float = info.type.name in FLOATS
     if info.type.name not in READABLE or len(shape) not in ((1, 2) if is_float else (2,)):
         raise CheckpointError(
-            f"is {info.type.name} of shape {list(shape)}; expected floats, or a matrix in blocks that are read: convert it "
-            "with llama-quantize first",
+            f"is {info.type.name} of shape {list(shape)}; expected floats, or a matrix in blocks that are read: "
+            "convert it with llama-quantize first",
             file=file,
             tensor=info.name,
         )
@@ -116,8 +116,8 @@ def _tensor(
     matrix = (shape[0], shape[1] if len(shape) > 1 else 1)
     if is_float:
         stored = {place.parameter: SourceRange(file, info.name, info.type.name, matrix, begin, begin + size)}
-        form = FloatRows(info.type.name, place.head, place.parameter)
-        source = QuantizedSource(place.module, stored, form, dtype, matrix, place.parameter, len(shape) == 1)
+        form = FloatRows(info.type.name, place.head, place.parameter, is_vector=len(shape) == 1)
+        source = QuantizedSource(place.module, stored, form, dtype, matrix)
         return SourceTensor(place.name, source)
     row = (matrix[0], info.type.size(matrix[1]))
     stored = {"weight": SourceRange(file, info.name, "U8", row, begin, begin + size)}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from requant.checkpoint.safetensors.header import Header, TensorEntry
 from requant.checkpoint.safetensors.writer import head_bytes
+from requant.checkpoint.selection import ALL
 from requant.checkpoint.storage.store import StoredFile
 from requant.checkpoint.weights.weight_format import WeightFormat
 
@@ -38,33 +39,65 @@ class Repack(StrEnum):
     """To the nearest numbers that it holds with these scales."""
 
 
+class SchemeFor(NamedTuple):
+    """A scheme by its name, and the modules that it is for.
+
+    `targets`: module names, or `re:` and a regular expression, as compressed-tensors reads them.
+    """
+
+    scheme: str
+    targets: tuple[str, ...] = (ALL,)
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """The request for a conversion. It and the source's headers determine the plan.
 
-    `ignore` and `targets`: module names, or `re:` and a regular expression, as compressed-tensors reads them. The entry
-    `default` of `ignore` stands for what is usually left as it is (`requant.checkpoint.selection`); the
-    request of a plan has the entries that it meant there.
-    `dtype`: of dequantized weights, BF16, F16 or F32, also of those that are then quantized to `scheme` (None: what the
-    source's config.json says, else BF16); with `repack`, of scales (None: that of the source's scales).
+    `schemes`: usually one; of several, a module has the first whose targets it matches; none to dequantize. `ignore`:
+    of what no scheme is for, as targets are stated. The entry `default` stands for what is usually left as it is
+    (`requant.checkpoint.selection`); the request of a plan has the entries that it meant there.
+    `dtype`: of dequantized weights, BF16, F16 or F32, also of those that are then quantized (None: what the source's
+    config.json says, else BF16); with `repack`, of scales (None: that of the source's scales).
     `repack`: with a direction of DEQUANTIZE, whether the numbers may be rounded to `dtype`.
     `certify`: whether the numbers of both sides are compared, and the manifest says what became of each tensor.
     """
 
     direction: Direction
-    scheme: str | None
+    schemes: tuple[SchemeFor, ...]
     profile: str
     ignore: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ("Linear",)
     not_finite: NotFinite = NotFinite.REFUSE
     dtype: str | None = None
     repack: Repack = Repack.NO
     certify: bool = False
 
     @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets of all schemes."""
+        return tuple(entry for each in self.schemes for entry in each.targets or (ALL,))
+
+    @property
     def members(self) -> dict[str, Any]:
-        """The request as members of JSON, without what is as in requests of earlier versions."""
-        return {name: value for name, value in asdict(self).items() if name not in _LATER or value != _LATER[name]}
+        """The request as members of JSON, without what is as in requests of earlier versions.
+
+        One scheme is stated as `scheme` and `targets`, several as `schemes`, a list of objects with these two.
+        """
+        if len(self.schemes) > 1:
+            stated: dict[str, Any] = {"schemes": [each._asdict() for each in self.schemes]}
+            targets: dict[str, Any] = {}
+        else:
+            scheme, of_scheme = self.schemes[0] if self.schemes else (None, (ALL,))
+            stated, targets = {"scheme": scheme}, {"targets": of_scheme}
+        return {
+            "direction": self.direction,
+            **stated,
+            "profile": self.profile,
+            "ignore": self.ignore,
+            **targets,
+            "not_finite": self.not_finite,
+            "dtype": self.dtype,
+            **{name: value for name, before in _LATER.items() if (value := getattr(self, name)) != before},
+        }
 
 
 _LATER = {"repack": Repack.NO, "certify": False}
@@ -73,7 +106,7 @@ _LATER = {"repack": Repack.NO, "certify": False}
 
 @dataclass(frozen=True, slots=True)
 class SourceRange:
-    """A tensor, or one matrix of a tensor of rank 3, in a file of the source: bytes [begin, end) of the file."""
+    """A tensor, or what one expert has of a tensor, in a file of the source: bytes [begin, end) of the file."""
 
     file: str
     tensor: str
@@ -88,6 +121,16 @@ class SourceRange:
         return cls(file, entry.name, entry.dtype, entry.shape, entry.begin, entry.end)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is not quantized."""
+        return True
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """The shape of the tensor that it becomes without quantization."""
+        return self.shape
+
+    @property
     def byte_count(self) -> int:
         """How many bytes it has."""
         return self.end - self.begin
@@ -97,8 +140,7 @@ class SourceRange:
 class QuantizedSource:
     """A weight that the source stores quantized. As a matrix, it is dequantized: of `dtype` and `shape` [out, in].
 
-    `stored`: the tensors of `module` that hold it, by suffix. `parameter`: of the module, where it is no weight.
-    `is_vector`: whether the tensor has one axis; its `shape` is [n, 1] then.
+    `stored`: the tensors of `module` that hold it, by suffix.
     """
 
     module: str
@@ -106,13 +148,21 @@ class QuantizedSource:
     format: WeightFormat
     dtype: str
     shape: tuple[int, int]
-    parameter: str = "weight"
-    is_vector: bool = False
 
     @property
     def tensor(self) -> str:
         """The name of the weight, had it not been quantized."""
-        return f"{self.module}.{self.parameter}"
+        return self.format.tensor_name(self.module)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is not quantized, but lies otherwise in the source."""
+        return self.format.is_plain
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """The shape of that tensor."""
+        return self.format.tensor_shape(self.shape)
 
     @property
     def file(self) -> str:
@@ -129,16 +179,6 @@ WeightSource = SourceRange | QuantizedSource
 """A weight of the source: as it is, or quantized."""
 
 
-def shape_of(source: WeightSource) -> tuple[int, ...]:
-    """Return the shape of a tensor as it is without quantization."""
-    return source.shape[:1] if isinstance(source, QuantizedSource) and source.is_vector else source.shape
-
-
-def is_plain(source: WeightSource) -> bool:
-    """Return whether the source has a tensor in floats, or integers, and not quantized."""
-    return isinstance(source, SourceRange) or source.format.is_plain
-
-
 @dataclass(frozen=True, slots=True)
 class CopyStep:
     """A tensor whose bytes are copied under the name `output`."""
@@ -149,15 +189,13 @@ class CopyStep:
 
 @dataclass(frozen=True, slots=True)
 class QuantizeStep:
-    """The weight of `module` becomes `module.suffix` for each stored tensor of `format`. `parameter`: of the module,
-    where it is no weight."""
+    """The weight of `module` becomes `module.suffix` for each stored tensor of `format`."""
 
     module: str
     source: WeightSource
     format: WeightFormat
     shares_scale_with: tuple[WeightSource, ...] = ()
     """The other weights of its fused set, whose extremes count too."""
-    parameter: str = "weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +234,7 @@ class Plan:
 
     `carried`: files of the source that are copied as they are. `index` and `config`: the texts of
     `model.safetensors.index.json` (None for a single file without one) and `config.json`, which are written last.
+    `settings`: other small files that are written with them, by name.
     """
 
     request: Request
@@ -206,6 +245,7 @@ class Plan:
     index: bytes | None
     config: bytes
     warnings: tuple[str, ...] = ()
+    settings: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def steps(self) -> Iterator[Step]:
@@ -219,21 +259,42 @@ def request_of(members: Mapping[str, Any]) -> Request:
     Raises KeyError, TypeError or ValueError for anything else.
     """
     members = {**_LATER, **members}
-    if set(members) != {each.name for each in fields(Request)}:
-        raise KeyError("request")
     if not isinstance(members["certify"], bool):
         raise TypeError("certify")
-    return Request(
+    request = Request(
         direction=Direction(members["direction"]),
-        scheme=None if members["scheme"] is None else text(members["scheme"]),
+        schemes=schemes_of(_listed_schemes(members)),
         profile=text(members["profile"]),
         ignore=_texts(members["ignore"]),
-        targets=_texts(members["targets"]),
         not_finite=NotFinite(members["not_finite"]),
         dtype=None if members["dtype"] is None else text(members["dtype"]),
         repack=Repack(members["repack"]),
         certify=members["certify"],
     )
+    if {*request.members, *_LATER} != members.keys():
+        raise KeyError("request")
+    return request
+
+
+def _listed_schemes(members: Mapping[str, Any]) -> object:
+    if "schemes" in members:
+        return members["schemes"]
+    return [] if members["scheme"] is None else [{name: members[name] for name in SchemeFor._fields}]
+
+
+def schemes_of(listed: object) -> tuple[SchemeFor, ...]:
+    """Return the schemes that a JSON list of objects with `scheme` and `targets` states.
+
+    Raises KeyError or TypeError for anything else.
+    """
+    if not isinstance(listed, list):
+        raise TypeError(listed)
+    schemes = []
+    for each in listed:
+        if not isinstance(each, dict) or each.keys() != set(SchemeFor._fields):
+            raise KeyError("schemes")
+        schemes.append(SchemeFor(text(each["scheme"]), _texts(each["targets"])))
+    return tuple(schemes)
 
 
 def text(value: object) -> str:

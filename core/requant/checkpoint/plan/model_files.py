@@ -11,7 +11,8 @@ from typing import Any
 from requant.checkpoint.ordering import sorted_in_pieces
 from requant.checkpoint.plan.model import Plan, Task
 from requant.checkpoint.plan.refusals import Refusals
-from requant.checkpoint.plan.source import CONFIG
+from requant.checkpoint.plan.source import CONFIG, Source
+from requant.checkpoint.quantization_config.methods import OF_OPENAI
 from requant.checkpoint.safetensors.reader import INDEX
 from requant.checkpoint.storage.local_writer import PART
 from requant.checkpoint.storage.store import StoredFile
@@ -21,16 +22,30 @@ from requant.errors.cancellation import checked
 
 QUANTIZATION = "quantization_config"
 _OLD_NAME = "compression_config"
+_OF_EXPERTS = "expert_dtype"
+"""DeepSeek-V4 says beside its quantization_config how the experts are stored; later models within."""
 _LANGUAGE_MODEL = "text_config"
 _DTYPE_MEMBERS = ("dtype", "torch_dtype")
 
 
-def quantization_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
+_OF_OPENAI = ".mlp1_weight.blocks"
+
+
+def quantization_of(source: Source) -> Mapping[str, Any] | None:
     """Return the quantization_config of config.json, None if there is none.
 
     Looks where vLLM and compressed-tensors look: `quantization_config`, that of `text_config`, `compression_config`.
-    Raises CheckpointError for one that is no object.
+    OpenAI's own files of gpt-oss are recognized by their names. Raises CheckpointError for one that is no object.
     """
+    stated = _stated_quantization(source.config)
+    if stated is None and any(
+        entry.name.endswith(_OF_OPENAI) for shard in source.shards.values() for entry in checked(shard.header.tensors)
+    ):
+        return OF_OPENAI
+    return stated
+
+
+def _stated_quantization(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     nested = config.get(_LANGUAGE_MODEL)
     for members in (
         config.get(QUANTIZATION),
@@ -38,7 +53,7 @@ def quantization_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
         config.get(_OLD_NAME),
     ):
         if isinstance(members, dict):
-            return members
+            return members if _OF_EXPERTS not in config else {_OF_EXPERTS: config[_OF_EXPERTS], **members}
         if members is not None:
             detail = f"quantization_config is {excerpt(str(members))}; expected an object: download config.json again"
             raise CheckpointError(detail, file="config.json")
@@ -60,7 +75,7 @@ def without_quantization(config: Mapping[str, Any], dtype: str) -> dict[str, Any
 
 
 def _plain(part: Mapping[str, Any], dtype: str) -> dict[str, Any]:
-    kept = {name: value for name, value in part.items() if name not in (QUANTIZATION, _OLD_NAME)}
+    kept = {name: value for name, value in part.items() if name not in (QUANTIZATION, _OLD_NAME, _OF_EXPERTS)}
     return kept | {name: TORCH_NAMES[dtype] for name in _DTYPE_MEMBERS if name in kept}
 
 
@@ -105,8 +120,10 @@ _WRITTEN = {CONFIG, INDEX}
 _RECORDS = "requant-"
 """How the names of what a conversion records at its destination begin."""
 
-_OTHER_QUANTIZERS = {"quantize_config.json", "quant_config.json", "quantization_config.json", "hf_quant_config.json"}
-"""Of AutoGPTQ, AutoAWQ, auto-round and ModelOpt. vLLM reads some of them where config.json names no method."""
+_OTHER_QUANTIZERS = {
+    "quantize_config.json", "quant_config.json", "quantization_config.json", "hf_quant_config.json", "dtypes.json",
+}  # fmt: skip
+"""Of AutoGPTQ, AutoAWQ, auto-round, ModelOpt and OpenAI. vLLM reads some of them where config.json names no method."""
 
 _WEIGHT_ENDINGS = {
     ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".onnx_data", ".gguf", ".tflite",

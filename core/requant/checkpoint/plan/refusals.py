@@ -14,11 +14,13 @@ _NUMBER = re.compile(r"(?<![^.])[0-9]+(?![^.])")
 
 # What bitsandbytes stores beside a weight has names below that of the weight.
 _OF_WEIGHT = re.compile(r"(?s:(.*))\.(weight\.(?:absmax|quant_map|nested_\w+|quant_state\.bitsandbytes__\w+))$")
+# gpt-oss has two such tensors in place of one of several experts.
+_OF_EXPERTS = re.compile(r"(?s:(.*(?:gate_up_proj|down_proj)))_(blocks|scales)$")
 
 
 def parameter_of(name: str) -> tuple[str, str]:
     """Return the module and the parameter of a tensor: `a.b` and `weight_scale` of `a.b.weight_scale`."""
-    if below := _OF_WEIGHT.match(name):
+    if below := _OF_WEIGHT.match(name) or _OF_EXPERTS.match(name):
         return below[1], below[2]
     module, _, parameter = name.rpartition(".")
     return module, parameter

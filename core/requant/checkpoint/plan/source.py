@@ -1,5 +1,7 @@
 """The parts of a checkpoint: its safetensors files with their headers, its index, its config.json.
 
+Where config.json says nothing of quantization, `hf_quant_config.json` of ModelOpt does.
+
 A checkpoint is one `model.safetensors`, or the files that `model.safetensors.index.json` names, or, without both, all
 safetensors files of the directory. Index and headers have to agree: each tensor is in the one file that the index
 names for it, and each tensor of such a file is in the index.
@@ -18,6 +20,8 @@ from requant.checkpoint.gguf.header import GgufHeader
 from requant.checkpoint.gguf.header import read_header as read_gguf_header
 from requant.checkpoint.gguf.model_store import GgufModel
 from requant.checkpoint.plan.refusals import Refusals, parameter_of
+from requant.checkpoint.quantization_config import model_optimizer
+from requant.checkpoint.quantization_config.members import member
 from requant.checkpoint.safetensors.header import Header, TensorEntry
 from requant.checkpoint.safetensors.reader import INDEX, MAX_INDEX_BYTES, parse_index, read_header
 from requant.checkpoint.safetensors.scanner import Text
@@ -86,6 +90,7 @@ WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 SAFETENSORS = ".safetensors"
 
+_QUANTIZATION = ("quantization_config", "compression_config")
 MAX_CONFIG_BYTES = 4 << 20
 MAX_SHARDS = 10_000
 
@@ -119,7 +124,8 @@ class Shard:
 class Source:
     """A checkpoint as a plan sees it. `files`: all of the directory. `shards`: by file name, in its order.
 
-    `config`: what config.json holds. `weight_shapes`: by module, where a tensor holds the shape of its weight.
+    `config`: what config.json holds, with the quantization_config of another file. `weight_shapes`: by module, where a
+    tensor holds the shape of its weight.
     `gguf`: where the weights are those of a GGUF file, which is the only shard.
     """
 
@@ -150,7 +156,7 @@ def read_source(store: Store, reserve: Reserve = unlimited) -> Source:
         return _read_gguf(store, reserve)
     files = {file.name: file for file in store.files()}
     reserve(_BYTES_PER_FILE * len(files))
-    config = read_config(store, files, reserve)
+    config = _with_other_quantization(store, files, read_config(store, files, reserve), reserve)
     index = _read_index(store, files, reserve)
     refusals = Refusals()
     shards: dict[str, Shard] = {}
@@ -205,16 +211,39 @@ def read_config(store: Store, files: dict[str, StoredFile], reserve: Reserve = u
             f"{store.url} has no {CONFIG}: not a checkpoint that transformers or vLLM can load. Give the directory "
             f"that contains {CONFIG} and {WEIGHTS} or {INDEX}"
         )
-    reserve(_BYTES_PER_BYTE_OF_CONFIG * min(files[CONFIG].size, MAX_CONFIG_BYTES))
+    return _json_object(store, files[CONFIG], reserve)
+
+
+def _with_other_quantization(
+    store: Store, files: dict[str, StoredFile], config: dict[str, Any], reserve: Reserve
+) -> dict[str, Any]:
+    """Return `config` with what ModelOpt says in a file of its own, where it does not say how weights are quantized.
+
+    A `quant_algo` of null is that of plain weights.
+    """
+    name = model_optimizer.FILE
+    nested = config.get("text_config")
+    parts = (config, nested) if isinstance(nested, dict) else (config,)
+    if name not in files or any(part.get(each) is not None for part in parts for each in _QUANTIZATION):
+        return config
+    members = _json_object(store, files[name], reserve)
+    stated = member(members, model_optimizer.NESTED, dict, name)
+    if stated is None or stated.get("quant_algo") is None:
+        return config
+    return {**config, _QUANTIZATION[0]: {"quant_method": model_optimizer.METHOD, model_optimizer.NESTED: stated}}
+
+
+def _json_object(store: Store, file: StoredFile, reserve: Reserve) -> dict[str, Any]:
+    reserve(_BYTES_PER_BYTE_OF_CONFIG * min(file.size, MAX_CONFIG_BYTES))
     try:
-        config = parse_small_json(_small_file(store, files[CONFIG], MAX_CONFIG_BYTES), MAX_CONFIG_BYTES)
+        members = parse_small_json(_small_file(store, file, MAX_CONFIG_BYTES), MAX_CONFIG_BYTES)
     except ValueError as error:
         raise CheckpointError(
-            f"{CONFIG} is not JSON that is read ({excerpt(str(error))}): download it again", file=CONFIG
+            f"{file.name} is not JSON that is read ({excerpt(str(error))}): download it again", file=file.name
         ) from None
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{CONFIG} is not a JSON object: download it again", file=CONFIG)
-    return config
+    if not isinstance(members, dict):
+        raise CheckpointError(f"{file.name} is not a JSON object: download it again", file=file.name)
+    return members
 
 
 def _read_index(store: Store, files: dict[str, StoredFile], reserve: Reserve) -> dict[str, str] | None:

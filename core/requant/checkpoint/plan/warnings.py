@@ -6,11 +6,15 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from requant.checkpoint.plan.model import QuantizeStep, Repack, Request, Task, WeightSource, shape_of
+from requant.checkpoint.plan.model import Plan, QuantizedSource, QuantizeStep, Repack, Request, Task, WeightSource
 from requant.checkpoint.plan.quantization import fused_sets
+from requant.checkpoint.plan.recipe import Recipe
 from requant.checkpoint.plan.refusals import abbreviate, ignore_patterns_for
 from requant.checkpoint.selection import Role, Selection, role_of
 from requant.checkpoint.storage.store import StoredFile
+from requant.checkpoint.weights.mxfp4 import GPT_OSS, Mxfp4
+from requant.checkpoint.weights.transposed import TransposedFloats
+from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import excerpt
 
 _ROW_PARALLEL = re.compile(r".*\.(?:o_proj|out_proj|wo|down_proj|w2|c_proj|fc2|dense_4h_to_h)$")
@@ -20,19 +24,18 @@ _GROUPS = {"weight_scale": 1, "weight_scale_inv": 1, "scales": 0}
 
 
 def quantization_warnings(
-    request: Request, selection: Selection, tasks: Iterable[Task], config: Mapping[str, Any], *, fused: bool
+    request: Request, recipe: Recipe, tasks: Iterable[Task], config: Mapping[str, Any]
 ) -> list[str]:
-    """Return the warnings about a quantization plan but those of `tensor_parallel_warnings`.
-
-    `fused`: whether weights of a fused set need one global scale.
-    """
+    """Return the warnings about a quantization plan but those of `tensor_parallel_warnings`."""
     steps = {step.module: step for task in tasks for step in task.steps if isinstance(step, QuantizeStep)}
     return [
-        *_entries_without_match(request, selection),
+        *_entries_without_match(request, recipe.selection),
         *_unusual_modules(steps, config),
-        *(_unfit_shapes(selection, tasks) if request.repack is Repack.NO else ()),
+        *_experts_of_gpt_oss(steps),
+        *(_unfit_shapes(recipe.selection, tasks) if request.repack is Repack.NO else ()),
         *_partly_quantized(steps, tasks),
-        *(_own_global_scales(steps) if fused else ()),
+        *_of_two_schemes(steps, recipe),
+        *_own_global_scales(steps, recipe),
     ]
 
 
@@ -79,11 +82,34 @@ def _unusual_modules(steps: Mapping[str, QuantizeStep], config: Mapping[str, Any
     ]
 
 
-def is_known_to_load(tasks: Iterable[Task]) -> bool:
-    """Return whether only modules are quantized that loaders take so: linear ones, and those they fuse together."""
-    tasks = tuple(tasks)
-    steps = {step.module: step for task in tasks for step in task.steps if isinstance(step, QuantizeStep)}
-    return all(role_of(module) is None for module in steps) and not _partly_quantized(steps, tasks)
+def is_known_to_load(plan: Plan) -> bool:
+    """Return whether only modules are quantized that loaders take so: linear ones, and those they fuse together, by one
+    scheme."""
+    steps = {step.module: step for step in plan.steps if isinstance(step, QuantizeStep)}
+    if any(role_of(module) is not None for module in steps) or _experts_of_gpt_oss(steps):
+        return False
+    return not _partly_quantized(steps, plan.tasks) and not _of_two_schemes(steps, Recipe(plan.request))
+
+
+def _experts_of_gpt_oss(steps: Mapping[str, QuantizeStep]) -> list[str]:
+    experts = [
+        module
+        for module, step in steps.items()
+        if isinstance(step.source, QuantizedSource) and _is_of_gpt_oss(step.source.format)
+    ]
+    if not experts:
+        return []
+    return [
+        f"{abbreviate(experts)} become linear modules with the names that llm-compressor gives them. transformers 5.23 "
+        'loads such experts of gpt-oss only with llm-compressor\'s patch_moe_mappings; with "re:.*experts.*" in ignore '
+        "they stay as transformers loads them"
+    ]
+
+
+def _is_of_gpt_oss(weight_format: WeightFormat) -> bool:
+    if isinstance(weight_format, Mxfp4):
+        return weight_format.layout == GPT_OSS
+    return isinstance(weight_format, TransposedFloats)
 
 
 def _partly_quantized(steps: Mapping[str, QuantizeStep], tasks: Iterable[Task]) -> list[str]:
@@ -102,9 +128,32 @@ def _partly_quantized(steps: Mapping[str, QuantizeStep], tasks: Iterable[Task]) 
     ]
 
 
-def _own_global_scales(steps: Mapping[str, QuantizeStep]) -> list[str]:
-    alone = []
+def _of_two_schemes(steps: Mapping[str, QuantizeStep], recipe: Recipe) -> list[str]:
+    if len(recipe.schemes) == 1:
+        return []
+    schemes = {module: recipe.scheme_of(f"{module}.weight") for module in steps}
+    split = []
     for each in fused_sets(f"{module}.weight" for module in steps):
+        numbers = {schemes[name.removesuffix(".weight")] for name in each.weights}
+        if len({recipe.schemes[number].name for number in numbers if number is not None}) > 1:
+            split.append(each.name)
+    if not split:
+        return []
+    return [
+        f"the parts of {abbreviate(split)} get different schemes. vLLM fuses these modules, and refuses a fused module "
+        "with two schemes: give them one"
+    ]
+
+
+def _own_global_scales(steps: Mapping[str, QuantizeStep], recipe: Recipe) -> list[str]:
+    """Look at the fused sets of which several members have a global scale."""
+    scaled = []
+    for module in steps if recipe.fused else ():
+        number = recipe.scheme_of(f"{module}.weight")
+        if number is not None and recipe.schemes[number].fused:
+            scaled.append(f"{module}.weight")
+    alone = []
+    for each in fused_sets(scaled):
         modules = [name.removesuffix(".weight") for name in each.weights]
         if not all(steps[module].shares_scale_with for module in modules):
             alone.append(each.name)
@@ -123,7 +172,7 @@ def _unfit_shapes(selection: Selection, tasks: Iterable[Task]) -> list[str]:
         for task in tasks
         for step in task.steps
         if not isinstance(step, QuantizeStep)
-        and len(shape_of(step.source)) == 2
+        and len(step.source.tensor_shape) == 2
         and selection.skip_reason(step.output) is None
     ]
     if not left:
@@ -159,8 +208,10 @@ def tensor_parallel_warnings(tasks: Iterable[Task]) -> list[str]:
 def _add_groups(groups: dict[tuple[int, int], list[str]], step: QuantizeStep) -> None:
     """Note the weights whose columns are split over tensor-parallel ranks."""
     for tensor in _stored(step):
-        if len(tensor.shape) == 2 and tensor.suffix in _GROUPS:
-            count = tensor.shape[_GROUPS[tensor.suffix]]
+        # ModelOpt writes the scales of blocks as [rows, 1, columns, 1].
+        shape = tensor.shape[::2] if len(tensor.shape) == 4 else tensor.shape
+        if len(shape) == 2 and tensor.suffix in _GROUPS:
+            count = shape[_GROUPS[tensor.suffix]]
             if count > 1:
                 groups.setdefault((step.source.shape[1], count), []).append(step.module)
 

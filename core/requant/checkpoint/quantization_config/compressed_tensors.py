@@ -33,12 +33,13 @@ METHOD = "compressed-tensors"
 
 @dataclass(frozen=True)
 class _Weights:
-    """The member `weights` of a group of modules. `kind`: `int` or `float`."""
+    """The member `weights` of a group of modules. `kind`: `int` or `float`. `ordered`: groups by activations."""
 
     bits: int
     kind: str
     grouping: Grouping
     symmetric: bool = True
+    ordered: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,8 @@ class _Layout:
     strategy: str | None = None
 
 
-_INT_QUANTIZED = _Layout(lambda of, rounds: IntQuantized(of.grouping, rounds, of.symmetric, of.bits))
-_PACK_QUANTIZED = _Layout(lambda of, rounds: PackQuantized(of.grouping, rounds, of.symmetric, of.bits))
+_INT_QUANTIZED = _Layout(lambda of, rounds: IntQuantized(of.grouping, rounds, of.symmetric, of.bits, of.ordered))
+_PACK_QUANTIZED = _Layout(lambda of, rounds: PackQuantized(of.grouping, rounds, of.symmetric, of.bits, of.ordered))
 _FLOAT_QUANTIZED = _Layout(lambda of, rounds: FloatQuantized(of.grouping, rounds), 8)
 _NVFP4 = _Layout(lambda of, rounds: Nvfp4Weight(), 4, groups_of(16), "torch.float8_e4m3fn", "tensor_group")
 _MXFP4 = _Layout(lambda of, rounds: MxWeight(4, rounds), 4, groups_of(32), "torch.uint8")
@@ -95,9 +96,7 @@ def _to_config(layout: str, weights: _Weights) -> Members:
 
 def _from_config(layout: str, members: Mapping[str, Any], place: str) -> WeightFormat:
     """Return the format that the member `weights` at `place` states. Raises CheckpointError."""
-    if members.get("actorder") in ("group", "activation"):
-        raise CheckpointError("groups ordered by activations (actorder, weight_g_idx) are not supported")
-    bits, kind = member(members, "num_bits", int, place), member(members, "type", str, place)
+    bits, kind = member(members, "num_bits", int, place), _lowered(members, "type", place)
     symmetric = member(members, "symmetric", bool, place) is not False
     if layout not in _LAYOUTS or kind is None or kind not in _LAYOUTS[layout]:
         raise CheckpointError(
@@ -112,13 +111,39 @@ def _from_config(layout: str, members: Mapping[str, Any], place: str) -> WeightF
             f"{bits}-bit floats{'' if symmetric else ' with zero points'} with strategy {grouping.strategy} and "
             "this group or block size are not supported"
         )
+    ordered = _is_ordered(members, place)
+    if ordered and (kind != "int" or grouping.strategy != "group"):
+        raise CheckpointError(f"{place}.actorder orders groups, and these weights are no integers in groups")
     # The profile matters for quantizing alone.
-    return known.make(_Weights(bits, kind, grouping, symmetric), True)
+    return known.make(_Weights(bits, kind, grouping, symmetric, ordered), True)
+
+
+def _lowered(members: Mapping[str, Any], name: str, place: str) -> str | None:
+    """Return a name, which the library takes in any case."""
+    stated = member(members, name, str, place)
+    return None if stated is None else stated.lower()
+
+
+_ORDERS = {"group": True, "dynamic": True, "weight": False, "static": False}
+
+
+def _is_ordered(members: Mapping[str, Any], place: str) -> bool:
+    """Return whether groups are ordered by activations, as 0.19 and before wrote them. `weight` stores nothing."""
+    stated = members.get("actorder")
+    if stated is None or isinstance(stated, bool):
+        return bool(stated)
+    if not isinstance(stated, str) or stated.lower() not in _ORDERS:
+        raise CheckpointError(
+            f"{place}.actorder is {excerpt(str(stated))}; expected one of {', '.join(_ORDERS)}", file="config.json"
+        )
+    return _ORDERS[stated.lower()]
 
 
 def _grouping_from_config(members: Mapping[str, Any], place: str) -> Grouping:
     size = member(members, "group_size", int, place)
-    strategy = member(members, "strategy", str, place) or ("channel" if size == -1 else "tensor")
+    strategy = _lowered(members, "strategy", place)
+    if strategy is None:
+        strategy = "tensor" if size is None else "channel" if size == -1 else "group"
     if strategy == "tensor":
         return TENSOR
     if strategy == "channel":
@@ -198,28 +223,34 @@ def _scheme(
     def weight_format(profile: str) -> WeightFormat:
         return _LAYOUTS[layout][weights.kind].make(weights, profile == COMPRESSED_TENSORS_CPU.name)
 
-    def config(targets: Sequence[str], ignore: Sequence[str], left: Sequence[str]) -> Members:
-        group = {
-            "targets": list(targets),
-            "weights": _to_config(layout, weights),
-            "input_activations": activations,
-            "output_activations": None,
-            "format": layout,
-        }
-        return {
-            "config_groups": {"group_0": group},
-            "quant_method": METHOD,
-            "kv_cache_scheme": None,
-            "format": layout,
-            "quantization_status": "compressed",
-            "global_compression_ratio": None,
-            "ignore": list(ignore),
-            "transform_config": {},
-            "version": COMPRESSED_TENSORS_CPU.version,
-        }
-
+    group = {
+        "weights": _to_config(layout, weights),
+        "input_activations": activations,
+        "output_activations": None,
+        "format": layout,
+    }
     profiles = (COMPRESSED_TENSORS_CPU.name, COMPRESSED_TENSORS_CUDA.name)
-    return Scheme(name, description, profiles, fused, weight_format, config)
+    return Scheme(name, description, profiles, fused, weight_format, _quantization_config, group=group)
+
+
+_MIXED = "mixed-precision"
+
+
+def _quantization_config(groups: Sequence[Members], ignore: Sequence[str], left: Sequence[str]) -> Members:
+    """Return the member `quantization_config`. The names of groups keep their order where members are sorted."""
+    digits = len(str(len(groups) - 1))
+    layouts = {group["format"] for group in groups}
+    return {
+        "config_groups": {f"group_{number:0{digits}}": group for number, group in enumerate(groups)},
+        "quant_method": METHOD,
+        "kv_cache_scheme": None,
+        "format": _MIXED if len(layouts) > 1 else groups[0]["format"],
+        "quantization_status": "compressed",
+        "global_compression_ratio": None,
+        "ignore": list(ignore),
+        "transform_config": {},
+        "version": COMPRESSED_TENSORS_CPU.version,
+    }
 
 
 _INTEGER_ACTIVATIONS = "; activations: {}-bit integers, one scale for each token, dynamic"

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from requant import VERSION
 from requant.checkpoint.plan.model import Plan
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
 from requant.checkpoint.run.verdicts import Verdict, verdict_of
+from requant.version import VERSION
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,6 +200,7 @@ def expected_files(plan: Plan) -> dict[str, int]:
     sizes |= {file.name: file.size for file in plan.carried}
     if plan.index is not None:
         sizes[INDEX] = len(plan.index)
+    sizes |= {name: len(text) for name, text in plan.settings.items()}
     return sizes | {CONFIG: len(plan.config)}
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from hashlib import sha256
 
 from requant.checkpoint.plan.model import Plan, Repack, Task
+from requant.checkpoint.quantization_config import model_optimizer
 from requant.checkpoint.run.certificate import Certificate
 from requant.checkpoint.run.destination import (
     CONFIG,
@@ -250,7 +251,8 @@ def _run(
 def source_digests(plan: Plan, source: Store, files: Mapping[str, FinishedFile]) -> dict[str, str]:
     """Return the SHA-256 of each file of the source, by name. `files`: the outputs; those that are copied have it."""
     carried = {file.name: files[file.name].sha256 for file in plan.carried if file.name in files}
-    texts = [file for name in (CONFIG, INDEX) if (file := source.find(name)) is not None]
+    names = (CONFIG, model_optimizer.FILE, INDEX)
+    texts = [file for name in names if (file := source.find(name)) is not None]
     hashed = [file for file in (*plan.sources, *plan.carried, *texts) if file.name not in carried]
     digests = in_threads(source.sha256, hashed, None)
     return carried | {file.name: digest for file, digest in zip(hashed, digests, strict=True)}
@@ -259,18 +261,19 @@ def source_digests(plan: Plan, source: Store, files: Mapping[str, FinishedFile])
 def _finish(
     plan: Plan, source: Store, destination: Store, kept: dict[str, FinishedFile], report: RunReport
 ) -> RunReport:
-    """Write the final files, in this order: the index, the manifest with all files, config.json.
+    """Write the final files, in this order: the index and the settings, the manifest with all files, config.json.
 
-    Return the report with the index and config.json.
+    Return the report with these.
     """
-    texts = {CONFIG: plan.config} if plan.index is None else {INDEX: plan.index, CONFIG: plan.config}
+    first = {**({} if plan.index is None else {INDEX: plan.index}), **plan.settings}
+    texts = {**first, CONFIG: plan.config}
     last = tuple(FinishedFile(name, len(data), sha256(data).hexdigest()) for name, data in texts.items())
     files = {**kept, **{file.name: file for file in (*report.files, *last)}}
     missing = expected_files(plan).keys() - files.keys()
     if missing:
         raise DestinationError(f"not finished: {sorted(missing)[0]} is missing")
-    if plan.index is not None:
-        destination.put(INDEX, plan.index)
+    for name, text in first.items():
+        destination.put(name, text)
     certificate = None
     if plan.request.certify:
         tensors = {name: verdict for file in files.values() for name, verdict in file.verdicts.items()}

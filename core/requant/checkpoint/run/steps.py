@@ -30,6 +30,7 @@ from requant.checkpoint.run.stored_weight import (
     QuantizedWeight,
     StoredMatrix,
     Weight,
+    pieces_of,
     weight_of,
 )
 from requant.checkpoint.run.verdicts import Verdicts
@@ -228,8 +229,8 @@ class Steps(SourceReader):
     def _dequantize(self, step: DequantizeStep, target: int, writer: FileWriter) -> Iterator[Piece]:
         source = step.source
         weight = QuantizedWeight(Files(self.store, self.files), source)
-        piece = self._compared(self._source_piece(weight))
-        for begin, end in _row_ranges(weight.shape, source.dtype, weight.rows_together, piece):
+        piece, within = self._compared(self._source_piece(weight)), weight.rows_within
+        for begin, end in _row_ranges(weight.shape, source.dtype, weight.rows_together, piece, within):
             memory = (end - begin) * (_memory_of_row(weight) + self._compared_memory(weight.shape))
             yield Piece(memory, partial(self._dequantize_piece, step, weight, begin, end, writer, target))
 
@@ -399,18 +400,19 @@ def _row_bytes(dtype: str, shape: tuple[int, int]) -> int:
 def _memory_of_row(weight: Weight) -> int:
     """Return the bytes of a row while it is read: those of the weight, and of what is stored for them."""
     row = _row_bytes(weight.source.dtype, weight.shape)
-    return row if isinstance(weight, PlainWeight) else 2 * row
+    return row if isinstance(weight, PlainWeight) else row + max(row, weight.source.byte_count // weight.shape[0])
 
 
-def _row_ranges(shape: tuple[int, int], dtype: str, together: int, piece: int) -> Iterator[tuple[int, int]]:
+def _row_ranges(
+    shape: tuple[int, int], dtype: str, together: int, piece: int, within: int = 0
+) -> Iterator[tuple[int, int]]:
     """Yield the rows of pieces. A weight without rows is one piece, because the tensors stored once for it must be
     written."""
     out, row = shape[0], _row_bytes(dtype, shape)
     rows = max(together, piece // max(row, 1) // together * together)
     if not out:
         yield 0, 0
-    for begin in range(0, out, rows):
-        yield begin, min(begin + rows, out)
+    yield from pieces_of(out, rows, within)
 
 
 def _write(writer: FileWriter, place: StoredMatrix, region: Region, array: Array) -> None:

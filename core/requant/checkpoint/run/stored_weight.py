@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 
@@ -116,14 +116,19 @@ class PlainWeight:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """[out, in]."""
-        out, columns = self.source.shape
-        return out, columns
+        """[out, in]; of a tensor of a higher rank, all axes but the last are rows."""
+        *rows, columns = self.source.shape
+        return prod(rows), columns
 
     @property
     def rows_together(self) -> int:
         """Pieces may begin at any row."""
         return 1
+
+    @property
+    def rows_within(self) -> int:
+        """Pieces may end at any row."""
+        return 0
 
     def f32(self, begin: int, end: int) -> Array:
         """Return rows as f32."""
@@ -160,6 +165,11 @@ class QuantizedWeight:
     def rows_together(self) -> int:
         """Pieces begin at a multiple of this many rows."""
         return self.format.rows_together
+
+    @property
+    def rows_within(self) -> int:
+        """Pieces do not cross a multiple of this many rows, if it is not 0."""
+        return self.format.rows_within
 
     def place(self, suffix: str) -> StoredMatrix:
         """Return where a stored tensor lies in its file."""
@@ -216,6 +226,17 @@ def row_ranges(*weights: Weight) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows that all weights can be read in."""
     out, columns = weights[0].shape
     together = int(np.lcm.reduce([weight.rows_together for weight in weights]))
-    rows = max(together, ELEMENTS // max(columns, 1) // together * together)
-    for begin in range(0, out, rows):
-        yield begin, min(begin + rows, out)
+    within = gcd(*(weight.rows_within for weight in weights))
+    # Rows that are columns of what is stored cost as much to read as many of them.
+    elements = 3 * ELEMENTS if within else ELEMENTS
+    rows = max(together, elements // max(columns, 1) // together * together)
+    yield from pieces_of(out, rows, within)
+
+
+def pieces_of(out: int, rows: int, within: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of so many rows. None crosses a multiple of `within`, if that is not 0."""
+    within = within or max(out, 1)
+    for start in range(0, out, within):
+        end = min(start + within, out)
+        for begin in range(start, end, rows):
+            yield begin, min(begin + rows, end)

@@ -69,7 +69,7 @@ def verdict_of(members: Mapping[str, Any]) -> Verdict:
 
 def weight_name(step: Step) -> str:
     """Return the name of the tensor that a step makes, or of the weight that it quantizes."""
-    return f"{step.module}.{step.parameter}" if isinstance(step, QuantizeStep) else step.output
+    return step.format.tensor_name(step.module) if isinstance(step, QuantizeStep) else step.output
 
 
 class Verdicts:

@@ -22,7 +22,7 @@ from math import isfinite, prod
 import numpy as np
 
 from requant.checkpoint.gguf.weights import FloatRows
-from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Request, SourceRange, is_plain, shape_of
+from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Request, SourceRange
 from requant.checkpoint.plan.model_files import quantization_of
 from requant.checkpoint.plan.planner import plan_of
 from requant.checkpoint.plan.source import read_source
@@ -127,12 +127,12 @@ class _Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return shape_of(self.content.source)
+        return self.content.source.tensor_shape
 
     @property
     def has_values(self) -> bool:
         """Whether it can be read as f32, in rows."""
-        return (len(self.shape) == 2 and self.has_numbers) or isinstance(self.content, QuantizedWeight)
+        return (len(self.shape) > 1 and self.has_numbers) or isinstance(self.content, QuantizedWeight)
 
     @property
     def has_numbers(self) -> bool:
@@ -148,7 +148,7 @@ def _tensors(store: Store) -> dict[str, _Tensor]:
     def plain(stored: SourceRange) -> _Tensor:
         return _Tensor(PlainWeight(files, stored), stored.dtype)
 
-    quantization = {"format": "GGUF"} if source.gguf is not None else quantization_of(source.config)
+    quantization = {"format": "GGUF"} if source.gguf is not None else quantization_of(source)
     if quantization is None:
         return {
             entry.name: plain(SourceRange.of(name, entry))
@@ -157,7 +157,7 @@ def _tensors(store: Store) -> dict[str, _Tensor]:
         }
     layout = excerpt(str(quantization.get("format", quantization.get("quant_method"))))
     tensors: dict[str, _Tensor] = {}
-    for step in plan_of(source, Request(Direction.DEQUANTIZE, None, "")).steps:
+    for step in plan_of(source, Request(Direction.DEQUANTIZE, (), "")).steps:
         if isinstance(step, DequantizeStep):
             kind = step.source.format.dtype if isinstance(step.source.format, FloatRows) else layout
             tensors[step.output] = _Tensor(QuantizedWeight(files, step.source), kind)
@@ -169,8 +169,8 @@ def _tensors(store: Store) -> dict[str, _Tensor]:
 def _compare_as_numbers(name: str, a: _Tensor, b: _Tensor) -> TensorDifference | None:
     if a.shape != b.shape or not (a.has_numbers and b.has_numbers):
         return _compare(name, a, b)
-    tally, of_a, of_b, first = _Tally(), _as_matrix(a.content), _as_matrix(b.content), None
-    columns = of_a.shape[1]
+    of_a, of_b, tally, first = _as_matrix(a.content), _as_matrix(b.content), _Tally(), None
+    rows, columns = of_a.shape
     for begin, end in row_ranges(of_a, of_b):
         x, y = of_a.numbers(begin, end), of_b.numbers(begin, end)
         unlike = (x != y) & ~(np.isnan(x) & np.isnan(y))
@@ -182,23 +182,21 @@ def _compare_as_numbers(name: str, a: _Tensor, b: _Tensor) -> TensorDifference |
     if not tally.differing:
         return None
     detail = "numbers differ" if a.kind == b.kind else f"{a.kind} in a, {b.kind} in b"
-    return replace(_difference(name, detail, prod(a.shape), tally, Unit.VALUE), numbers=first)
+    return replace(_difference(name, detail, rows * columns, tally, Unit.VALUE), numbers=first)
 
 
 def _as_matrix(weight: Weight) -> Weight:
-    """Return floats of any rank as rows; of one axis, as those of one column."""
-    if isinstance(weight, QuantizedWeight) or len(weight.source.shape) == 2:
+    """Return floats of one axis as rows of one column, others as they are."""
+    if isinstance(weight, QuantizedWeight) or len(weight.source.shape) > 1:
         return weight
-    shape = weight.source.shape
-    matrix = (prod(shape), 1) if len(shape) < 2 else (prod(shape[:-1]), shape[-1])
-    return PlainWeight(weight.files, replace(weight.source, shape=matrix))
+    return PlainWeight(weight.files, replace(weight.source, shape=(prod(weight.source.shape), 1)))
 
 
 def _compare(name: str, a: _Tensor, b: _Tensor) -> TensorDifference | None:
     if a.shape != b.shape:
         return TensorDifference(name, f"shape {list(a.shape)} in a, {list(b.shape)} in b")
     x, y = a.content, b.content
-    quantized = not is_plain(x.source) and not is_plain(y.source)
+    quantized = not x.source.is_plain and not y.source.is_plain
     if quantized and isinstance(x, QuantizedWeight) and isinstance(y, QuantizedWeight) and x.format == y.format:
         return _compare_codes(name, x, y)
     if isinstance(x, PlainWeight) and isinstance(y, PlainWeight) and a.kind == b.kind:
@@ -233,15 +231,24 @@ class _Tally:
 
 
 def _compare_codes(name: str, a: QuantizedWeight, b: QuantizedWeight) -> TensorDifference | None:
-    tally, scales = _Tally(), 0
+    tally, scales, of_others = _Tally(), 0, _Tally()
     columns = a.shape[1]
     for begin, end in row_ranges(a, b):
-        of_a, of_b = a.codes(begin, end), b.codes(begin, end)
+        rows_a, rows_b = a.rows(begin, end), b.rows(begin, end)
+        if all(np.array_equal(part, rows_b.parts[suffix]) for suffix, part in rows_a.parts.items()):
+            continue
+        of_a, of_b = a.format.codes(rows_a), b.format.codes(rows_b)
         distances = np.abs(of_a.codes.astype(np.int32) - of_b.codes)
         tally.add(distances != 0, distances, begin * columns)
         scales += int(np.count_nonzero(of_a.scales.view(np.uint32) != of_b.scales.view(np.uint32)))
+        if not tally.differing and not scales:
+            x, y = (each.format.dequantize(rows, "F32").view(np.float32) for each, rows in ((a, rows_a), (b, rows_b)))
+            with np.errstate(invalid="ignore", over="ignore"):
+                unlike = (x != y) & ~(np.isnan(x) & np.isnan(y))
+                of_others.add(unlike, np.abs(x.astype(np.float64) - y), begin * columns)
     if not tally.differing and not scales:
-        return None
+        detail, elements = "zero points, or the signs or groups of scales, differ", a.shape[0] * columns
+        return _difference(name, detail, elements, of_others, Unit.VALUE) if of_others.differing else None
     detail = "codes differ" if tally.differing else "scales differ"
     return _difference(name, detail, a.shape[0] * columns, tally, Unit.STEPS, scales)
 
@@ -249,7 +256,7 @@ def _compare_codes(name: str, a: QuantizedWeight, b: QuantizedWeight) -> TensorD
 def _compare_values(name: str, a: Weight, b: Weight, detail: str) -> TensorDifference | None:
     tally, unit = _Tally(), Unit.VALUE
     columns = a.shape[1]
-    quantized = a if is_plain(b.source) else b
+    quantized = a if b.source.is_plain else b
     for begin, end in row_ranges(a, b):
         x, y = a.f32(begin, end), b.f32(begin, end)
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):

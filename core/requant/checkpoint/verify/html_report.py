@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from math import floor, log10
 
+from requant.checkpoint.plan.dry_run import schemes_text
 from requant.checkpoint.verify.report import CheckpointReport, WeightError
 from requant.checkpoint.verify.structure import Fault
 
@@ -66,7 +67,8 @@ def _summary(report: CheckpointReport) -> str:
     if report.source is not None:
         rows.append(("Source", report.source))
     if report.request is not None:
-        rows += [("Scheme", report.request.scheme or "none (dequantized)"), ("Profile", report.request.profile)]
+        scheme = schemes_text(report.request) if report.request.schemes else "none (dequantized)"
+        rows += [("Scheme", scheme), ("Profile", report.request.profile)]
         if report.request.ignore:
             rows.append(("Ignored", ", ".join(report.request.ignore)))
     compared = f"{verification.tensors_compared} of {verification.tensors}, {verification.bytes_compared} bytes"

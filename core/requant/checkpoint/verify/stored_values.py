@@ -4,20 +4,22 @@
 | --- | --- |
 | scales in BF16, F16, F32 | NaN, infinite, negative (not with GPTQ's symmetric codes), 0 of a code that is not 0 |
 | scales in E4M3 (NVFP4) | NaN, negative, 0 of a code that is not 0 |
-| scales in E8M0 (MX formats, UE8M0) | 255, the NaN; 0 is 2^-127 |
-| `weight_global_scale` | NaN, infinite, negative, 0 |
-| FP8 codes | NaN |
+| scales in E8M0 (MX formats, UE8M0) | 255: the NaN, or infinite, or 2^128, by the loader; 0 is 2^-127 |
+| `weight_global_scale`, `weight_scale_2`, `pre_quant_scale` | NaN, infinite, negative, 0 |
+| FP8 codes | NaN, and of E5M2 infinite |
 | integers of fewer than 8 bits in bytes, and their zero points | beyond the bits |
+| FP6 codes in bytes | bits beyond the six |
 | the bits of a packed row that hold no code | not 0; for NF4 not 7, the code of 0 |
 | zero points of GPTQ with symmetric codes | not half of the range, which loaders take for them without looking |
 | `g_idx` | a group that there is not |
 | NF4's `quant_map` | not finite, not ascending |
+| LLM.int8's codes, `weight_format` | -128; not 0, the order of rows |
 | scales of activations | NaN, infinite, negative, 0 |
 | all codes of a weight | stand for 0 |
 
-compressed-tensors, GPTQ and AWQ write no scale of 0 for zeros, but an epsilon; NF4 writes 0, and so do other programs
-in NVFP4. Such a scale is no fault where its codes stand for 0. Packed codes of all bits are not read, except for
-scales of 0 and until one is found that is not 0.
+compressed-tensors, GPTQ and AWQ write no scale of 0 for zeros, but an epsilon; NF4 and LLM.int8 write 0, and so do
+other programs in NVFP4. Such a scale is no fault where its codes stand for 0. Packed codes of all bits are not read,
+except for scales of 0 and until one is found that is not 0.
 """
 
 from __future__ import annotations
@@ -39,14 +41,24 @@ from requant.checkpoint.run.work import in_threads
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.verify.structure import Fault
-from requant.checkpoint.weights import nf4
+from requant.checkpoint.weights import llm_int8, nf4, quark, torchao
 from requant.checkpoint.weights.awq import Awq
 from requant.checkpoint.weights.block_scaled import MxWeight, Nvfp4Weight
 from requant.checkpoint.weights.compressed_tensors import FloatQuantized, IntQuantized, PackQuantized
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.floats import EPSILON, Array, values
 from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.llm_int8 import LlmInt8
+from requant.checkpoint.weights.model_optimizer import (
+    SCALE_2,
+    SMOOTHING,
+    FloatGroups,
+    Int4RowPairs,
+    ModelOptimizerWeight,
+)
+from requant.checkpoint.weights.mxfp4 import GPT_OSS, Mxfp4, Mxfp4Experts
 from requant.checkpoint.weights.nf4 import Nf4, is_written_state
+from requant.checkpoint.weights.packing import packed, padded
 from requant.errors import CheckpointError
 from requant.errors.cancellation import check_cancelled
 
@@ -59,6 +71,8 @@ _ZERO = "0"
 _ONES: Mapping[str, float] = {"BF16": 0x3F80, "F16": 0x3C00, "F32": 1.0, "F8_E4M3": 0x38}
 """The bits of 1, or its value, as `DTYPES[dtype].array` holds it."""
 _E8M0_NAN = 255
+_E5M2_LARGEST = 0x7B
+_SIX_BITS = 1 << 6
 _FIRST_BYTES = 64 << 10
 
 
@@ -97,20 +111,25 @@ def _check_weight(files: Files, source: QuantizedSource) -> _Findings:
     scales = next((suffix for suffix in _SCALES if suffix in source.stored), None)
     codes = next(iter(source.stored.values()))
     zero_scales = None
+    # A fault is named by its place in the tensor, not in the matrix that it is read as.
+    shapes = {}
+    if isinstance(source.format, Mxfp4Experts):
+        shapes = {each.suffix: each.shape for each in source.format.stored(source.dtype, source.shape)}
     for suffix, checks in _checks(source).items():
         for check in checks:
             for each in _violations(files, source.stored[suffix], check):
                 if each.what == _ZERO and suffix == scales:
                     zero_scales = each
                 else:
-                    findings.faults.append(_fault(source.stored[suffix], each))
+                    stored = source.stored[suffix]
+                    findings.faults.append(_fault(replace(stored, shape=shapes.get(suffix, stored.shape)), each))
     try:
         if zero_scales is not None and scales is not None:
             lost = _codes_without_scale(weight, scales)
             if lost is not None:
                 detail = f"{_fault(source.stored[scales], zero_scales).detail}; their codes are not all 0, and are lost"
                 findings.faults.append(Fault(detail, codes.file, source.stored[scales].tensor, lost))
-            elif not isinstance(source.format, Nf4):
+            elif not isinstance(source.format, Nf4 | LlmInt8):
                 findings.unusual.append(_fault(source.stored[scales], zero_scales))
         if not findings.faults and _is_zero(weight, codes):
             findings.faults.append(Fault("all codes stand for 0: the whole weight is 0", codes.file, codes.tensor))
@@ -153,7 +172,7 @@ def _violations(files: Files, source: SourceRange, check: Check) -> list[_Violat
     return list(violations.values())
 
 
-_SCALES = ("weight_scale", "weight_scale_inv", "scales", nf4.ABSMAX)
+_SCALES = ("weight_scale", "weight_scale_inv", "scale", "scales", nf4.ABSMAX, torchao.SCALE, llm_int8.SCALE)
 
 
 def _checks(source: QuantizedSource) -> dict[str, tuple[Check, ...]]:
@@ -168,6 +187,8 @@ def _checks(source: QuantizedSource) -> dict[str, tuple[Check, ...]]:
             return {"weight_scale": (_scales(stored["weight_scale"].dtype),), **codes}
         case PackQuantized():
             checks: dict[str, tuple[Check, ...]] = {"weight_scale": (_scales(stored["weight_scale"].dtype),)}
+            if form.loose:
+                return checks
             if used := columns * form.bits % _WORD:
                 checks["weight_packed"] = (_row_ends(stored["weight_packed"].shape[1], used),)
             if "weight_zero_point" in stored and (used := out * form.bits % _WORD):
@@ -181,14 +202,35 @@ def _checks(source: QuantizedSource) -> dict[str, tuple[Check, ...]]:
         case MxWeight():
             return {"weight_scale": (_e8m0_scales,), **({"weight": (_e4m3_codes,)} if form.bits == 8 else {})}
         case FineGrainedFp8():
-            dtype = stored["weight_scale_inv"].dtype
-            return {"weight": (_e4m3_codes,), "weight_scale_inv": (_scales("F32") if dtype == "F32" else _e8m0_scales,)}
+            dtype = stored[form.scale].dtype
+            return {"weight": (_e4m3_codes,), form.scale: (_scales("F32") if dtype == "F32" else _e8m0_scales,)}
+        case Mxfp4():
+            return {form.layout.scales: (_e8m0_scales,)}
+        case Mxfp4Experts():
+            return {GPT_OSS.scales: (_finite_e8m0_scales,)}
         case Gptq():
             return _gptq_checks(form, stored, out)
         case Awq():
             return {"scales": (_scales(stored["scales"].dtype),)}
         case Nf4():
             return _nf4_checks(form, out * columns)
+        case LlmInt8():
+            order = {llm_int8.ORDER: (_in_rows,)} if form.states_order else {}
+            return {llm_int8.SCALE: (_scales("F32"),), "weight": (_lowest_integers,), **order}
+        case ModelOptimizerWeight():
+            smoothing = {} if form.smoothing is None else {SMOOTHING: (_scales(form.smoothing),)}
+            return {**_checks(replace(source, format=form.layout)), **smoothing}
+        case FloatGroups():
+            codes = {"weight": (_e4m3_codes,)} if form.bits == 8 else {}
+            if not form.has_second_scale:
+                return {"weight_scale": (_e8m0_scales,), **codes}
+            return {"weight_scale": (_e4m3_scales,), SCALE_2: (_scales("F32"),)}
+        case Int4RowPairs():
+            return {"weight_scale": (_scales(stored["weight_scale"].dtype),)}
+        case torchao.TorchAoWeight():
+            return _torchao_checks(form, stored)
+        case quark.QuarkWeight():
+            return _quark_checks(form, stored)
     raise TypeError(form)
 
 
@@ -200,7 +242,8 @@ def _gptq_checks(form: Gptq, stored: Mapping[str, SourceRange], out: int) -> dic
         zero_points += (_row_ends(words, used),)
     if form.symmetric:
         stated = (1 << (form.bits - 1)) - (2 - form.version)
-        expected = np.full(words, sum(stated << at for at in range(0, _WORD, form.bits)), np.uint32)
+        codes = np.full((1, padded(out, form.bits)), stated, np.uint8)
+        expected = packed(codes, form.bits, out)[0].view(np.uint32)
         if used:
             expected[-1] &= np.uint32((1 << used) - 1)
         zero_points += (_equal_to(expected, "other zero points than those of symmetric codes", used),)
@@ -217,6 +260,38 @@ def _nf4_checks(form: Nf4, count: int) -> dict[str, tuple[Check, ...]]:
         # Equal scales have a nested one of 0.
         return {**checks, nf4.NESTED_ABSMAX: (_finite,), nf4.NESTED_VALUES: (_finite, _ascending)}
     return {**checks, nf4.ABSMAX: (_scales("F32"),)}
+
+
+def _torchao_checks(form: torchao.TorchAoWeight, stored: Mapping[str, SourceRange]) -> dict[str, tuple[Check, ...]]:
+    scales, codes = stored[torchao.SCALE].dtype, stored[torchao.QDATA].dtype
+    of_codes: dict[str, tuple[Check, ...]] = {"F8_E4M3": (_e4m3_codes,), "F8_E5M2": (_e5m2_codes,)}
+    of_scales = {"F8_E8M0": _e8m0_scales, "F8_E4M3": _filled_up if form.swizzled else _e4m3_scales}
+    checks: dict[str, tuple[Check, ...]] = {
+        torchao.QDATA: of_codes.get(codes, ()),
+        torchao.SCALE: (of_scales[scales] if scales in of_scales else _scales(scales),),
+    }
+    match form:
+        case torchao.Int8TensorWeight() if form.bits < 8:
+            within = {each: (_integers(form.bits),) for each in (torchao.QDATA, torchao.ZERO_POINT) if each in stored}
+            return checks | within
+        case torchao.MxTensorWeight() if form.element.startswith("fp6"):
+            return checks | {torchao.QDATA: (_six_bits,)}
+        case torchao.Nvfp4TensorWeight() if form.has_tensor_scale:
+            return checks | {torchao.TENSOR_SCALE: (_scales("F32"),)}
+    return checks
+
+
+def _quark_checks(form: quark.QuarkWeight, stored: Mapping[str, SourceRange]) -> dict[str, tuple[Check, ...]]:
+    by_dtype: dict[str, Check] = {"U8": _e8m0_scales, "F8_E4M3": _e4m3_scales}
+    scales = stored[quark.SCALE].dtype
+    of_codes = {"F8_E4M3": (_e4m3_codes,), "F8_E5M2": (_e5m2_codes,)}.get(stored[quark.WEIGHT].dtype, ())
+    second = {quark.SECOND_SCALE: (_scales("F32"),)} if quark.SECOND_SCALE in stored else {}
+    return {quark.WEIGHT: of_codes, quark.SCALE: (by_dtype.get(scales) or _scales(scales),), **second}
+
+
+def _filled_up(piece: Array, begin: int) -> Wrong:
+    """Check scales of which those are 0 that fill up a tile."""
+    return (each for each in _e4m3_scales(piece, begin) if each[0] != _ZERO)
 
 
 def _scales(dtype: str, *, signed: bool = False) -> Check:
@@ -250,10 +325,27 @@ def _e8m0_scales(piece: Array, begin: int) -> Wrong:
         yield "NaN", piece == _E8M0_NAN
 
 
+def _finite_e8m0_scales(piece: Array, begin: int) -> Wrong:
+    if int(piece.max()) == _E8M0_NAN:
+        yield "255, which is 2^128 to the loaders of gpt-oss and NaN to all others", piece == _E8M0_NAN
+
+
 def _e4m3_codes(piece: Array, begin: int) -> Wrong:
     magnitudes = piece & np.uint8(0x7F)
     if int(magnitudes.max()) == 0x7F:
         yield "NaN", magnitudes == 0x7F
+
+
+def _e5m2_codes(piece: Array, begin: int) -> Wrong:
+    magnitudes = piece & np.uint8(0x7F)
+    if int(magnitudes.max()) > _E5M2_LARGEST:
+        yield "infinite", magnitudes == _E5M2_LARGEST + 1
+        yield "NaN", magnitudes > _E5M2_LARGEST + 1
+
+
+def _six_bits(piece: Array, begin: int) -> Wrong:
+    if int(piece.max()) >= _SIX_BITS:
+        yield "bytes with bits beyond the code", piece >= _SIX_BITS
 
 
 def _integers(bits: int) -> Check:
@@ -264,6 +356,15 @@ def _integers(bits: int) -> Check:
             yield f"outside of [{-highest - 1}, {highest}]", (piece < -highest - 1) | (piece > highest)
 
     return check
+
+
+def _lowest_integers(piece: Array, begin: int) -> Wrong:
+    if int(piece.min()) == -128:
+        yield "-128", piece == -128
+
+
+def _in_rows(piece: Array, begin: int) -> Wrong:
+    yield "an order of codes for tensor cores", piece != llm_int8.ROWS
 
 
 def _below(count: int) -> Check:

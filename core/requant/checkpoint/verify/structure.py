@@ -127,10 +127,10 @@ def _manifest(store: Store, faults: list[Fault]) -> Manifest | None:
 
 def _dequantization(source: Source, faults: list[Fault]) -> Plan | None:
     """Return the plan that dequantizes: planning it looks at all tensors of all quantized modules."""
-    members = quantization_of(source.config)
+    members = quantization_of(source)
     if members is None:
         return None
-    plan = plan_of(source, Request(Direction.DEQUANTIZE, None, ""))
+    plan = plan_of(source, Request(Direction.DEQUANTIZE, (), ""))
     if members.get("quant_method") == METHOD:
         faults += _left_out(plan, members)
     return plan

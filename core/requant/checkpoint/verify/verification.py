@@ -311,7 +311,7 @@ def _wrong_files(plan: Plan, store: Store) -> list[Fault]:
             faults.append(Fault("the file is missing", name))
         elif sizes[name] != size:
             faults.append(Fault(f"has {sizes[name]} bytes; the conversion of the source has {size}", name))
-    for name, text in ((INDEX, plan.index), (CONFIG, plan.config)):
+    for name, text in ((INDEX, plan.index), *plan.settings.items(), (CONFIG, plan.config)):
         if text is not None and sizes.get(name) == len(text) and store.get(name) != text:
             faults.append(Fault("its text differs from the conversion of the source", name))
     return faults

@@ -17,7 +17,7 @@ Source: autoawq 0.2.9, `AwqQuantizer.pseudo_quantize_tensor` (`quantize/quantize
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,10 +51,11 @@ _SMALLEST_RANGE = np.float32(np.float16(1e-5))
 class Awq(WeightFormat):
     """`qweight` I32 [in, out / 8], `qzeros` I32 [in / g, out / 8], `scales` F16 [in / g, out].
 
-    `group`: None for whole rows.
+    `group`: None for whole rows. `scale_dtype`: F16; GPTQModel also has BF16, to which R then rounds.
     """
 
     group: int | None = 128
+    scale_dtype: str = "F16"
     rows_together = _LANES
 
     def _group(self, shape: tuple[int, int]) -> int:
@@ -74,14 +75,17 @@ class Awq(WeightFormat):
         return (
             StoredTensor("qweight", "I32", (columns, out // _LANES)),
             StoredTensor("qzeros", "I32", (columns // group, out // _LANES)),
-            StoredTensor("scales", "F16", (columns // group, out)),
+            StoredTensor("scales", self.scale_dtype, (columns // group, out)),
         )
 
     def resolve_from_stored(
         self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
     ) -> tuple[WeightFormat, tuple[int, int]]:
         words = tensors["qweight"].shape if "qweight" in tensors else ()
-        return self, matrix_shape((words[1] * _LANES, words[0]) if len(words) == 2 else ())
+        scales = tensors.get("scales")
+        of_scales = scales.dtype if scales is not None and scales.dtype in ("F16", "BF16") else self.scale_dtype
+        shape = matrix_shape((words[1] * _LANES, words[0]) if len(words) == 2 else ())
+        return replace(self, scale_dtype=of_scales), shape
 
     def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
         """Return columns: a row of the weight is in a column of each stored tensor."""
@@ -117,7 +121,7 @@ class Awq(WeightFormat):
     ) -> Mapping[str, Array]:
         block = Block(1, self._group(shape))
         ideal, zeros = source.scales_of_integers(block, 0.0, float(_LARGEST), zero_points=True)
-        scales = rounded(ideal.astype(np.float32), "F16")
+        scales = rounded(ideal.astype(np.float32), self.scale_dtype)
         assert zeros is not None
         return self._coded(
             PlainRows(source.in_units(scales, block), "F32", shape, begin),
@@ -137,7 +141,7 @@ class Awq(WeightFormat):
         return {
             "qweight": _packed(codes),
             "qzeros": _packed(zeros.astype(np.uint8)),
-            "scales": np.ascontiguousarray(bits_of(scales, "F16").T),
+            "scales": np.ascontiguousarray(bits_of(scales, self.scale_dtype).T),
         }
 
     def scaled_codes(self, stored: StoredRows) -> ScaledCodes:

@@ -58,7 +58,7 @@ from requant.checkpoint.weights.floats import (
     values,
 )
 from requant.checkpoint.weights.packing import packed_bytes, packing_kernels, unpacked_bytes, unpacking_kernels
-from requant.checkpoint.weights.repack import SourceNumbers, global_power_of_two, powers_of_two
+from requant.checkpoint.weights.repack import SourceNumbers, powers_of_two
 from requant.checkpoint.weights.weight_format import (
     Codes,
     PlainRows,
@@ -78,13 +78,15 @@ _BIAS = 127
 _MANTISSA_BITS = {"BF16": 7, "F16": 10, "F32": 23}
 _LARGEST_FIELD = {"BF16": 255, "F16": 31, "F32": 255}
 _NAN = 256
-# The library takes 255 for 2^128.
-_POWERS: Array = np.append(E8M0_VALUES[:-1], np.float32(np.inf))
+POWERS: Array = np.append(E8M0_VALUES[:-1], np.float32(np.inf))
+"""2^(byte - 127). The library takes 255 for 2^128."""
 _SMALLEST_NORMAL = {"BF16": np.float32(2.0**-126), "F16": np.float32(2.0**-14), "F32": np.float32(2.0**-126)}
 # 0.125 in the place of 0.
 _SMALLEST_SCALE = 0x20
 _ROUNDED = 2.0**-22
-_BITS_OF_SUBNORMALS = 3
+_SMALLEST_NORMAL_SCALE = 2.0**-6
+# From the least scale for a code of 0.5, which is an eighth of its own, to that.
+_DOUBLINGS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +159,12 @@ class MxWeight(WeightFormat):
     ) -> Mapping[str, Array]:
         powers = powers_of_two(source.scales_of_floats(_MX, self._element.largest))
         return {
-            self._code_tensor(shape).suffix: _codes_in_units(source, E8M0_VALUES[powers], _MX, self.bits),
+            self._code_tensor(shape).suffix: codes_in_units(source, E8M0_VALUES[powers], _MX, self.bits),
             "weight_scale": powers,
         }
 
     def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
-        codes, scales = self._unpacked(stored), _POWERS[stored.parts["weight_scale"]]
+        codes, scales = self._unpacked(stored), POWERS[stored.parts["weight_scale"]]
         return ScaledCodes(codes, self._element.values, stored.shape[1], _MX, scales, None, "BF16")
 
     def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
@@ -174,7 +176,7 @@ class MxWeight(WeightFormat):
 
     def codes(self, stored: StoredRows) -> Codes:
         places, highest = self._element.places[self._unpacked(stored)], self._element.highest
-        return Codes(places, -highest, highest, _POWERS[stored.parts["weight_scale"]], uniform=False)
+        return Codes(places, -highest, highest, POWERS[stored.parts["weight_scale"]], uniform=False)
 
     def _unpacked(self, stored: StoredRows) -> Array:
         if self.bits < 8:
@@ -200,7 +202,7 @@ def _scales_by_field(dtype: str, bits: int) -> _Scales:
     exponents = fields - infinite // 2 + _BIAS - _ELEMENTS[bits].exponent
     exponents = np.where(fields == 0, 0, np.where(fields >= infinite, 255, np.clip(exponents, 0, 255)))
     exponents[_NAN] = 0
-    scales = rounded(_POWERS[exponents], dtype)
+    scales = rounded(POWERS[exponents], dtype)
     lost = (scales == 0) | np.isinf(scales)
     return _Scales(np.where(scales == 0, np.float32(1), scales), np.where(lost, _BIAS, exponents).astype(np.uint8))
 
@@ -265,13 +267,12 @@ class Nvfp4Weight(WeightFormat):
         such in f32, else 2^127.
         """
         with np.errstate(all="ignore"):
-            if source.outer is not None:
-                whole = np.float32(1 / np.float64(source.outer))
-            else:
-                whole = 1 / global_power_of_two(extremes, E2M1.largest)
-            packed, scales = nvfp4_codes(source, E4M3.values / whole)
+            whole = np.float32(1 / outer_scale(source, extremes))
+            scales = nvfp4_scales_that_hold(source, _NVFP4, 1 / np.float64(whole))
+            scales[scales == 0] = _SMALLEST_SCALE
+            codes = codes_in_units(source, E4M3.values[scales] / whole, _NVFP4, 4)
         return {
-            "weight_packed": packed,
+            "weight_packed": codes,
             "weight_scale": scales,
             "weight_global_scale": np.array([[whole]], "<f4"),
         }
@@ -293,40 +294,37 @@ class Nvfp4Weight(WeightFormat):
         return Codes(places, -E2M1.highest, E2M1.highest, _nvfp4_scales(stored), uniform=False)
 
 
-def nvfp4_codes(source: SourceNumbers, values_of_scales: Array) -> tuple[Array, Array]:
-    """Return the codes of numbers, two to a byte, and the bytes of their scales [rows, columns / 16].
+def outer_scale(source: SourceNumbers, extremes: Extremes | None) -> np.float64:
+    """Return the scale of a whole weight, of which those of its groups are multiples in E4M3: the one that it has, or
+    the power of two that makes the largest of them 256, at least 2^-127.
 
-    `values_of_scales`: f32, what the bytes of scales stand for, that of the weight included; ascending up to that of
-    448. Only those are given, and a NaN.
+    Raises ValueError if it has none, and there are no extremes of the weights that share one.
     """
-    ideal = source.scales_of_floats(_NVFP4, E2M1.largest)
-    usable = values_of_scales[: E4M3.highest + 1].astype(np.float64)
-    scales = _least_scales(ideal, usable)
-    scales[scales == 0] = _SMALLEST_SCALE
+    if source.outer is not None:
+        return np.float64(source.outer)
+    if extremes is None:
+        raise ValueError("NVFP4 needs the extremes of the weights that share a global scale")
+    peak = np.array([max(extremes.magnitude / E2M1.largest, 2.0**-126)])
+    return np.float64(2.0 ** max(int(powers_of_two(peak)[0]) - _BIAS - 8, -127))
+
+
+def nvfp4_scales_that_hold(source: SourceNumbers, block: Block, outer: np.float64) -> Array:
+    """Return the scales of groups, E4M3 bytes, with which codes of E2M1 hold numbers, if any do. NaN for infinite ones.
+
+    The least scale may lie between two subnormal ones, and a multiple of it not.
+    """
+    ideal = source.scales_of_floats(block, E2M1.largest) / outer
+    for _ in range(_DOUBLINGS):
+        steps = ideal / E4M3.values[1]
+        between = (ideal < _SMALLEST_NORMAL_SCALE) & (np.abs(steps - np.rint(steps)) > _ROUNDED * steps)
+        ideal = np.where(between, 2 * ideal, ideal)
+    # Scales that are the products or quotients of two floats were rounded.
+    scales = np.searchsorted(E4M3.values[: E4M3.highest + 1], ideal * (1 - _ROUNDED)).clip(0, E4M3.highest)
     scales[~np.isfinite(ideal)] = E4M3.highest + 1
-    return _codes_in_units(source, values_of_scales[scales], _NVFP4, 4), scales
+    return scales.astype(np.uint8)
 
 
-def _least_scales(ideal: Array, usable: Array) -> Array:
-    """Return the bytes of the least scales that are not below the ideal ones; of a power of two times one of these
-    where only that is a scale, since subnormal scales have fewer bits.
-    """
-
-    def least(wanted: Array) -> Array:
-        # Scales that are the quotients of two floats were rounded.
-        return np.searchsorted(usable, wanted * (1 - _ROUNDED)).clip(0, E4M3.highest).astype(np.uint8)
-
-    scales, wanted = least(ideal), ideal
-    for _ in range(_BITS_OF_SUBNORMALS):
-        above = usable[scales] > wanted * (1 + _ROUNDED)
-        if not above.any():
-            return scales
-        wanted = np.where(above, 2 * wanted, wanted)
-        scales = least(wanted)
-    return np.where(usable[scales] > wanted * (1 + _ROUNDED), least(ideal), scales)
-
-
-def _codes_in_units(source: SourceNumbers, scales: Array, block: Block, bits: int) -> Array:
+def codes_in_units(source: SourceNumbers, scales: Array, block: Block, bits: int) -> Array:
     """Return the nearest codes of numbers at scales, as they are stored. -0 stays -0."""
     units, ones = source.in_units(scales, block), np.ones(scales.shape, np.float32)
     if bits == 8:

@@ -11,16 +11,21 @@ in the codes, and rint is RNE. With mn = min(0, smallest), mx = max(0, largest) 
     FP8:          code = f8E4M3FN(clamp(R(w / s), -448, 448)), RNE
                   value = R(code * s)
 
+Groups of integers may be ordered by activations (`actorder` group, which 0.20 no longer writes): then `weight_g_idx`,
+I32 [in], has the group of each column, or -1 everywhere for groups of neighbours. It is read only.
+
 Source: https://github.com/vllm-project/compressed-tensors, version 0.20.0, each checked against its output:
 `calculate_qparams` (`quantization/utils/helpers.py`), `quantization/lifecycle/forward_helpers.py`,
-`compressors/naive_quantized`, `compressors/pack_quantized`.
+`compressors/naive_quantized`, `compressors/pack_quantized`. Of `weight_g_idx` version 0.12.2, which sorts the columns
+by their groups (`_process_quantization`, `quantization/lifecycle/forward.py`): groups that do not have g columns each
+would be cut anew, and are refused.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -40,6 +45,7 @@ from requant.checkpoint.weights.blocks import (
 from requant.checkpoint.weights.floats import (
     E4M3,
     EPSILON,
+    SIGNED,
     UNSIGNED,
     Array,
     bits_of,
@@ -48,6 +54,9 @@ from requant.checkpoint.weights.floats import (
     rounded,
 )
 from requant.checkpoint.weights.packing import (
+    loose_codes,
+    loose_words,
+    loosely_unpacked,
     packed,
     packing_kernels,
     padded,
@@ -71,7 +80,8 @@ from requant.kernels.checkpoint.codes import E4M3_CODES, INTEGER_CODES, PACKED_I
 from requant.kernels.checkpoint.values import scaled_values
 from requant.kernels.jit.jit import Kernel
 
-_SIGNED = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
+G_IDX = "weight_g_idx"
+CODES = "weight_packed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +160,16 @@ class PackedZeroPoints:
     """Zero points stored as I32: z + 2^(b-1), packed like codes, but along the axis of the rows."""
 
     bits: int
+    loose: bool = False
+
+    def _words(self, count: int) -> int:
+        return loose_words(count, self.bits) if self.loose else words(count, self.bits)
 
     def tensor(self, grouping: Grouping, shape: tuple[int, int]) -> StoredTensor:
-        return StoredTensor("weight_zero_point", "I32", (words(shape[0], self.bits), grouping.columns(shape)))
+        return StoredTensor("weight_zero_point", "I32", (self._words(shape[0]), grouping.columns(shape)))
 
     def stored_rows(self, grouping: Grouping, row_begin: int, row_end: int) -> tuple[int, int]:
-        return words(row_begin, self.bits), words(row_end, self.bits)
+        return self._words(row_begin), self._words(row_end)
 
     def pack(self, zero_points: Array) -> Array:
         count, columns = zero_points.shape
@@ -164,7 +178,8 @@ class PackedZeroPoints:
         return np.ascontiguousarray(packed(unsigned, self.bits, count).T)
 
     def unpack(self, stored: Array, rows: int) -> Array:
-        unsigned = unpacked(np.ascontiguousarray(stored.T), self.bits, rows)[:, :rows]
+        by_row = np.ascontiguousarray(stored.T)
+        unsigned = (loosely_unpacked(by_row, self.bits) if self.loose else unpacked(by_row, self.bits, rows))[:, :rows]
         return np.ascontiguousarray(unsigned.T.astype(np.float32) - np.float32(1 << (self.bits - 1)))
 
 
@@ -288,14 +303,12 @@ class ScaledWeight(WeightFormat):
         """Return the scales with which codes hold the numbers of blocks, if any do, and the zero points."""
 
     def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
-        scales, zero_points = self._stored_scales(stored), None
-        if self.zero_points:
-            zero_points = self.zero_points.unpack(stored.parts["weight_zero_point"], scales.shape[0])
+        block, scales, zero_points = self.stored_parameters(stored)
         return ScaledCodes(
             self.unpacked_codes(stored),
             self.table(),
             stored.shape[1],
-            self._block(stored.shape),
+            block,
             scales,
             zero_points,
             stored.dtypes["weight_scale"],
@@ -315,11 +328,17 @@ class ScaledWeight(WeightFormat):
     def codes(self, stored: StoredRows) -> Codes:
         places, lowest, highest = self.places()
         stored_codes = self.unpacked_codes(stored)[:, : stored.shape[1]].view(np.uint8)
-        scales = scales_by_row(self._stored_scales(stored), self._block(stored.shape), stored.count, stored.shape[1])
+        block, scales, _ = self.stored_parameters(stored)
+        scales = scales_by_row(scales, block, stored.count, stored.shape[1])
         return Codes(places[stored_codes], lowest, highest, scales, uniform=self.of_integers)
 
-    def _stored_scales(self, stored: StoredRows) -> Array:
-        return stored.floats("weight_scale").reshape(-1, self.grouping.columns(stored.shape))
+    def stored_parameters(self, stored: StoredRows) -> tuple[Block, Array, Array | None]:
+        """Return the blocks of rows, and of each the scale and the zero point, None without, as f32."""
+        scales = stored.floats("weight_scale").reshape(-1, self.grouping.columns(stored.shape))
+        zero_points = None
+        if self.zero_points:
+            zero_points = self.zero_points.unpack(stored.parts["weight_zero_point"], scales.shape[0])
+        return self._block(stored.shape), scales, zero_points
 
     def _block(self, shape: tuple[int, int]) -> Block:
         # A block that the edge of the weight cuts off may be of any width.
@@ -352,11 +371,52 @@ def _not_zero(scales: Array, dtype: str) -> Array:
 
 @dataclass(frozen=True)
 class IntegerWeight(ScaledWeight):
-    """Integers of `bits` bits, with zero points unless they are symmetric."""
+    """Integers of `bits` bits, with zero points unless they are symmetric.
+
+    `ordered`: whether groups are ordered by activations, and `weight_g_idx` is stored.
+    """
 
     symmetric: bool = True
     bits: int = 8
+    ordered: bool = False
     of_integers = True
+
+    def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
+        """Return the stored tensors."""
+        g_idx = (StoredTensor(G_IDX, "I32", (shape[1],)),) if self.ordered else ()
+        return (*super().stored(dtype, shape), *g_idx)
+
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        if self.ordered:
+            raise CheckpointError("groups in the order of activations are only read; choose a scheme to quantize to")
+        return super().quantized(rows, extremes)
+
+    def stored_parameters(self, stored: StoredRows) -> tuple[Block, Array, Array | None]:
+        """Raises CheckpointError for a `weight_g_idx` that does not have each group as often as it is wide."""
+        block, scales, zero_points = super().stored_parameters(stored)
+        if not self.ordered or (groups := self._groups_of_columns(stored)) is None:
+            return block, scales, zero_points
+        of_columns = None if zero_points is None else np.ascontiguousarray(zero_points[:, groups])
+        return Block(1, 1), np.ascontiguousarray(scales[:, groups]), of_columns
+
+    def _groups_of_columns(self, stored: StoredRows) -> Array | None:
+        """Return the group of each column, None where they are those of neighbours."""
+        groups, width = stored.parts[G_IDX].reshape(-1), self.grouping.width
+        assert width is not None
+        count = stored.shape[1] // width
+        if (groups == -1).all():
+            return None
+        if int(groups.min()) < 0 or int(groups.max()) >= count:
+            raise CheckpointError(
+                f"weight_g_idx has groups {groups.min()} to {groups.max()}, and the weight has {count} groups of scales"
+            )
+        uneven = np.flatnonzero(np.bincount(groups, minlength=count) != width)
+        if uneven.size:
+            raise CheckpointError(
+                f"weight_g_idx has group {uneven[0]} {int((groups == uneven[0]).sum())} times; expected each "
+                f"{width} times, as often as a group has columns"
+            )
+        return None if np.array_equal(groups, np.arange(groups.size) // width) else groups
 
     def half_range(self) -> float:
         return (2.0**self.bits - 1) / 2
@@ -390,7 +450,7 @@ class IntQuantized(IntegerWeight):
         return None if self.symmetric else Int8ZeroPoints()
 
     def table(self) -> Array:
-        return _SIGNED
+        return SIGNED
 
     def coded(self, rows: Array, dtype: str, block: Block, scales: Array, zero_points: Array | None) -> Array:
         return codes(
@@ -420,17 +480,36 @@ class IntQuantized(IntegerWeight):
 class PackQuantized(IntegerWeight):
     """pack-quantized: `weight_packed` I32, `weight_scale`, `weight_shape`, and asymmetric `weight_zero_point` I32.
 
-    Packed is code + 2^(b-1), by `requant.checkpoint.weights.packing`.
+    Packed is code + 2^(b-1), by `requant.checkpoint.weights.packing`. `loose`: whether no code lies across two words,
+    as 0.17 and before packed 3, 5, 6 and 7 bits, which is read only.
     """
+
+    loose: bool = False
 
     @property
     def zero_points(self) -> ZeroPoints | None:
-        return None if self.symmetric else PackedZeroPoints(self.bits)
+        return None if self.symmetric else PackedZeroPoints(self.bits, self.loose)
 
     @property
     def rows_together(self) -> int:
         """As many rows as have zero points in whole words."""
-        return 1 if self.symmetric else whole(self.bits)
+        if self.symmetric:
+            return 1
+        return loose_codes(self.bits) if self.loose else whole(self.bits)
+
+    def resolve_from_stored(
+        self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
+    ) -> tuple[WeightFormat, tuple[int, int]]:
+        """How codes are packed is seen from the number of words; of rows below 200 columns both may take as many."""
+        resolved, shape = super().resolve_from_stored(tensors, stated)
+        found = tensors[CODES].shape if CODES in tensors else ()
+        loose = len(found) == 2 and words(shape[1], self.bits) != found[1] == loose_words(shape[1], self.bits)
+        return (replace(self, loose=True) if loose else resolved), shape
+
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        if self.loose:
+            raise CheckpointError("codes with gaps between words are only read; choose a scheme to quantize to")
+        return super().quantized(rows, extremes)
 
     @property
     def _offset(self) -> int:
@@ -465,13 +544,17 @@ class PackQuantized(IntegerWeight):
         return (INTEGER_CODES, *packing_kernels(self.bits))
 
     def dequantizing_kernels(self, dtypes: Collection[str]) -> tuple[Kernel, ...]:
-        return (*super().dequantizing_kernels(dtypes), *unpacking_kernels(self.bits))
+        of_codes = () if self.loose else unpacking_kernels(self.bits)
+        return (*super().dequantizing_kernels(dtypes), *of_codes)
 
     def unpacked_codes(self, stored: StoredRows) -> Array:
-        return unpacked(stored.parts["weight_packed"], self.bits, stored.shape[1])
+        if self.loose:
+            return loosely_unpacked(stored.parts[CODES], self.bits)
+        return unpacked(stored.parts[CODES], self.bits, stored.shape[1])
 
     def code_tensor(self, shape: tuple[int, int]) -> StoredTensor:
-        return StoredTensor("weight_packed", "I32", (shape[0], words(shape[1], self.bits)))
+        count = loose_words(shape[1], self.bits) if self.loose else words(shape[1], self.bits)
+        return StoredTensor(CODES, "I32", (shape[0], count))
 
     def once(self, shape: tuple[int, int]) -> dict[str, tuple[StoredTensor, Array]]:
         return {"weight_shape": (StoredTensor("weight_shape", "I64", (2,)), np.array([shape], "<i8"))}

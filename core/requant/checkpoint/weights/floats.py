@@ -50,9 +50,13 @@ def _code_table(element_name: str) -> CodeTable:
 
 E2M1 = _code_table("f4E2M1FN")
 E2M3 = _code_table("f6E2M3FN")
+E3M2 = _code_table("f6E3M2FN")
 E4M3 = _code_table("f8E4M3FN")
+E5M2 = _code_table("f8E5M2")
 UNSIGNED = np.arange(256, dtype=np.float32)
 """The values of unsigned integers, by their bytes."""
+SIGNED = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
+"""The values of signed integers, by their bytes."""
 E8M0_VALUES = decode_table("f8E8M0FNU")
 """2^(code - 127), NaN for 255."""
 

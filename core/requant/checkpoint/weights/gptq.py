@@ -7,12 +7,14 @@
                  code = clamp(rint(w / s) + z, 0, 2^b - 1)
     value        = R(R(code - z) * s), then rounded (RNE) to the dtype      R rounds to the dtype of the scales
 
-A word of `qweight` has 32 / b codes of one row of the weight, the first in its lowest bits; a word of `qzeros` as many
-zero points of successive rows. Version 1 stores z - 1, modulo 2^b, to which loaders add 1 again.
+The words of a column of `qweight` have the codes of one row of the weight, the first in the lowest bits, and those of a
+row of `qzeros` the zero points of successive rows; three words have 32 of 3 bits, of which two lie across words.
+Version 1 stores z - 1, modulo 2^b, to which loaders add 1 again.
 
 Source: auto-round 0.15.1, `quantize_weight_rtn` (`utils/missing_tensors.py`), `quant_tensor_rtn_sym` and
 `quant_tensor_asym` (`data_type/int.py`); value: `auto_round_extension/torch/qlinear_torch_zp.py`, whose results on a
-CPU these are, and qlinear_cuda of AutoGPTQ, which takes z + 1 modulo 2^b. Where a z is 0, auto-round's -1 borrows from
+CPU these are, and qlinear_cuda of AutoGPTQ, which takes z + 1 modulo 2^b, as GPTQModel 7 does for 3 bits
+(`_correct_gptq_v1_qzeros`, `utils/model_dequant.py`). Where a z is 0, auto-round's -1 borrows from
 the zero points beside it, whose rows its loaders then read wrongly; here it does not. Nor does it bound z, and where
 an f16 scale is subnormal, z may be 256, which 8 bits do not hold. Compiled by torch.compile, its bits are others.
 """
@@ -33,6 +35,7 @@ from requant.checkpoint.weights.packing import (
     transposed_words,
     unpacked,
     unpacking_kernels,
+    whole,
 )
 from requant.checkpoint.weights.repack import SourceNumbers
 from requant.checkpoint.weights.weight_format import (
@@ -54,7 +57,7 @@ from requant.kernels.simd.widen import FloatKind
 
 _WORD = 32
 _SMALLEST_SCALE = np.float32(np.float16(1e-5))
-_WIDTHS = (2, 4, 8)
+_WIDTHS = (2, 3, 4, 8)
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,8 @@ class Gptq(WeightFormat):
 
     @property
     def rows_together(self) -> int:
-        """As many rows as have their zero points in one word."""
-        return _WORD // self.bits
+        """As many rows as have their zero points in whole words."""
+        return whole(self.bits)
 
     def _group(self, shape: tuple[int, int]) -> int:
         return self.group or shape[1]
@@ -113,10 +116,11 @@ class Gptq(WeightFormat):
         self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
     ) -> tuple[WeightFormat, tuple[int, int]]:
         words = tensors["qweight"].shape if "qweight" in tensors else ()
-        shape = matrix_shape((words[1], words[0] * (_WORD // self.bits)) if len(words) == 2 else ())
+        shape = matrix_shape((words[1], words[0] * _WORD // self.bits) if len(words) == 2 else ())
         scales = tensors.get("scales")
         of_scales = scales.dtype if scales is not None and scales.dtype in ("F16", "BF16") else self.scale_dtype
-        return replace(self, scale_dtype=of_scales, has_g_idx="g_idx" in tensors, ragged=True), shape
+        has_g_idx = self.has_g_idx or "g_idx" in tensors
+        return replace(self, scale_dtype=of_scales, has_g_idx=has_g_idx, ragged=True), shape
 
     def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
         """Return columns: a row of the weight is a column of each stored tensor."""
@@ -172,7 +176,7 @@ class Gptq(WeightFormat):
         count = zeros.shape[0]
         codes = np.zeros((zeros.shape[1], padded(count, self.bits)), np.uint8)
         codes[:, :count] = zeros.T
-        return packed(codes, self.bits, padded(count, self.bits))
+        return packed(codes, self.bits, count)
 
     def _parameters(self, lows: Array, highs: Array) -> tuple[Array, Array]:
         """Return the scales, f16 as f32, and the zero points."""

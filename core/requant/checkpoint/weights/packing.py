@@ -1,6 +1,6 @@
 """Codes of 1 to 8 bits in words of 32: element i of a row takes bits [i * b, (i + 1) * b), the lowest bit first.
 
-A row begins with a word and ends with zeros up to a whole one.
+A row begins with a word and ends with zeros up to a whole one. Loose words have gaps: no code lies across two.
 """
 
 from __future__ import annotations
@@ -55,6 +55,24 @@ def unpacked(stored: Array, bits: int, count: int) -> Array:
     codes = np.empty((stored.shape[0], length), np.uint8)
     UNPACK[1](source.view(np.uint8).reshape(-1), codes.reshape(-1), bits, np.uint64(0))
     return codes
+
+
+def loose_codes(bits: int) -> int:
+    """Return how many codes a word has where none lies across two."""
+    return _WORD // bits
+
+
+def loose_words(count: int, bits: int) -> int:
+    """Return how many such words so many codes take."""
+    return -(-count // loose_codes(bits))
+
+
+def loosely_unpacked(stored: Array, bits: int) -> Array:
+    """Return the codes of such words, whose highest bits have none, as bytes: [rows, codes of whole words]."""
+    shifts = np.arange(loose_codes(bits), dtype=np.uint32) * np.uint32(bits)
+    words_by_row = np.ascontiguousarray(stored).view(np.uint32)[..., None]
+    codes = (words_by_row >> shifts & np.uint32((1 << bits) - 1)).astype(np.uint8)
+    return codes.reshape(stored.shape[0], -1)
 
 
 def packing_kernels(bits: int) -> tuple[Kernel, ...]:

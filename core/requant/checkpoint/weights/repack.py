@@ -20,7 +20,7 @@ from math import frexp
 
 import numpy as np
 
-from requant.checkpoint.weights.blocks import Block, Extremes, ScaledCodes
+from requant.checkpoint.weights.blocks import Block, ScaledCodes
 from requant.checkpoint.weights.floats import Array
 from requant.kernels.checkpoint.repack import numbers_in_units, peaks_of_blocks, steps_of_blocks
 from requant.kernels.checkpoint.values import exact_numbers
@@ -77,7 +77,7 @@ class SourceNumbers:
         """
         rows, columns = self.numbers.shape
         shape = self._grid(block)
-        scales = self._of_first_elements(self.codes.scales, block).astype(np.float64)
+        scales = self.of_first_elements(self.codes.scales, block).astype(np.float64)
         if not zero_points:
             return scales, None
         low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
@@ -87,7 +87,7 @@ class SourceNumbers:
         )  # fmt: skip
         points: Array = np.zeros(shape)
         if self.codes.zero_points is not None:
-            points = np.nan_to_num(self._of_first_elements(self.codes.zero_points, block).astype(np.float64))
+            points = np.nan_to_num(self.of_first_elements(self.codes.zero_points, block).astype(np.float64))
         # The lowest code becomes the lowest, as far as all codes stay in range.
         least, most = lowest - low, highest - high
         points = np.clip(points + (lowest - float(self.codes.table.min())), least, np.maximum(most, least))
@@ -110,7 +110,7 @@ class SourceNumbers:
         rows, columns = self.numbers.shape
         return -(-rows // block.height), block.columns(columns)
 
-    def _of_first_elements(self, parameters: Array, block: Block) -> Array:
+    def of_first_elements(self, parameters: Array, block: Block) -> Array:
         """Return the parameters that the first element of each block has now."""
         down, across = self._grid(block)
         now, columns = self.codes.block, self.numbers.shape[1]
@@ -143,16 +143,6 @@ def powers_of_two(scales: Array) -> Array:
     powers: Array = np.clip(exponents - (significands == 0.5) + 127, 0, 254).astype(np.uint8)
     powers[~np.isfinite(scales)] = 255
     return powers
-
-
-def global_power_of_two(extremes: Extremes | None, largest: float) -> np.float32:
-    """Return the power of two that makes the scale of the largest number 256, as far as f32 has its reciprocal:
-    f8E4M3FN scales reach from there to both sides. `largest`: the value of the largest code.
-    """
-    if extremes is None:
-        raise ValueError("numbers without a scale for the whole weight need their extremes")
-    peak = np.array([max(extremes.magnitude / largest, 2.0**-126)])
-    return np.float32(2.0 ** max(int(powers_of_two(peak)[0]) - 127 - 8, -127))
 
 
 @dataclass(frozen=True, slots=True)

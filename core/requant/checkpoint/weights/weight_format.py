@@ -24,11 +24,15 @@ from requant.kernels.jit.jit import Kernel
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor that a weight becomes. `suffix` follows the module's name: `weight_packed`, `weight_scale`."""
+    """A tensor that a weight becomes. `suffix` follows the module's name: `weight_packed`, `weight_scale`.
+
+    `matrix`: the shape in which its bytes are read, where that is another.
+    """
 
     suffix: str
     dtype: str
     shape: tuple[int, ...]
+    matrix: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,24 @@ class WeightFormat(ABC):
     def rows_together(self) -> int:
         """Pieces begin at a multiple of this many rows."""
         return 1
+
+    @property
+    def marks(self) -> tuple[frozenset[str], ...]:
+        """Sets of general names, such as `weight` and `scale`: a module that has all of one is quantized so."""
+        return ()
+
+    @property
+    def rows_within(self) -> int:
+        """No piece of a weight that is dequantized crosses a multiple of this many rows; 0: it may cross all."""
+        return 0
+
+    def tensor_name(self, module: str) -> str:
+        """Return the name of the tensor that the weight of a module is, dequantized."""
+        return f"{module}.weight"
+
+    def tensor_shape(self, shape: tuple[int, int]) -> tuple[int, ...]:
+        """Return the shape of that tensor. `shape`: of the weight, a matrix with the same elements in their order."""
+        return shape
 
     @property
     def needs_extremes(self) -> bool:
@@ -232,6 +254,13 @@ class WeightFormat(ABC):
     @abstractmethod
     def codes(self, stored: StoredRows) -> Codes:
         """Return the codes and scales of rows."""
+
+
+class ReadOnlyFormat(WeightFormat):
+    """A format that is dequantized, and that no scheme quantizes to."""
+
+    def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
+        raise CheckpointError(f"{type(self).__name__} is only read; choose a scheme to quantize to")
 
 
 def check_groups(shape: tuple[int, int], group: int) -> None:

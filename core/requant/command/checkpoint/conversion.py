@@ -187,6 +187,6 @@ def serving_command(plan: Plan, url: str) -> str | None:
     generates = isinstance(names, list) and any(str(name).endswith(_GENERATIVE) for name in names)
     if "://" in url or not generates or Loader.VLLM not in loaders_of(config.get("quantization_config")):
         return None
-    if not is_known_to_load(plan.tasks):
+    if not is_known_to_load(plan):
         return None
     return f"vllm serve {quote(url)}"

@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
     began = monotonic()
     source = open_source(arguments.source)
-    target = gguf_target(arguments.destination, arguments.scheme, arguments.like)
+    target = gguf_target(arguments.destination, options.one_scheme(arguments), arguments.like)
     plan = plan_repack_to_gguf(source, target, allow_rounding=arguments.allow_rounding)
     compile_missing(output.kernels, plan.kernels)
     if arguments.dry_run:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from requant.command.output import Output
 
 if TYPE_CHECKING:
-    from requant.checkpoint.plan.model import Direction, Plan, Request
+    from requant.checkpoint.plan.model import Direction, Plan, Request, SchemeFor
     from requant.checkpoint.storage.store import Store
 
 _NOT_FINITE = ("refuse", "convert")
@@ -45,14 +45,42 @@ def add_destination(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_scheme_option(parser: argparse._ActionsContainer, *, required: bool) -> None:
-    """Add `--scheme`."""
+class _Scheme(argparse.Action):
+    """Adds a scheme, and how many modules were named before it: those after it are its own."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        known = getattr(namespace, self.dest) or ()
+        setattr(namespace, self.dest, (*known, (values, len(getattr(namespace, "targets", None) or ()))))
+
+
+def add_scheme_option(parser: argparse._ActionsContainer, *, more: str = "") -> None:
+    """Add `--scheme`. `more`: what else is said of it."""
     parser.add_argument(
         "--scheme",
-        required=required,
+        action=_Scheme,
         metavar="NAME",
         help="the format of the quantized weights: W8A8, W4A16, FP8_DYNAMIC, NVFP4A16 and so on; for a GGUF file Q8_0 "
-        "and so on, for an ONNX model MatMulNBits4 and so on, in any case. `requant checkpoint schemes` lists all",
+        "and so on, for an ONNX model MatMulNBits4 and so on, in any case. `requant checkpoint schemes` lists all"
+        + more,
+    )
+
+
+def add_scheme_options(group: argparse._MutuallyExclusiveGroup) -> None:
+    """Add `--scheme`, for one or several, and `--schemes`."""
+    several = ". Repeatable, each followed by its --for: a module has the first scheme that is for it"
+    add_scheme_option(group, more=several)
+    group.add_argument(
+        "--schemes",
+        type=place,
+        metavar="FILE",
+        help="a JSON file with several schemes, in place of --scheme and --for, at a path or the URL of an object: "
+        '[{"scheme": "NVFP4A16", "targets": ["re:.*experts.*"]}, ...]',
     )
 
 
@@ -65,11 +93,14 @@ def add_quantization_options(parser: argparse._ActionsContainer) -> None:
         "Default: the scheme's first profile",
     )
     parser.add_argument(
+        "--for",
         "--targets",
+        dest="targets",
         action="append",
         metavar="MODULE",
         help="quantize only the module of this name, or, after 're:', modules whose name the regular expression "
-        "matches. Repeatable. Default: Linear, all linear modules",
+        "matches. Repeatable. Default: Linear, all linear modules. After one of several --scheme: the modules of that "
+        "scheme; Linear is all that have none before",
     )
     parser.add_argument(
         "--ignore",
@@ -144,7 +175,11 @@ def refuse_given(arguments: argparse.Namespace, names: Iterable[str], why: str) 
     for name in names:
         value = getattr(arguments, name, None)
         if value is not None and value is not False and value != []:
-            arguments.refuse(f"--{name.replace('_', '-')} {why}")
+            arguments.refuse(f"--{_OPTIONS.get(name, name).replace('_', '-')} {why}")
+
+
+_OPTIONS = {"targets": "for"}
+"""The options that have other names than what they set."""
 
 
 def print_document(text: str, members: Mapping[str, Any], arguments: argparse.Namespace, output: Output) -> None:
@@ -164,17 +199,71 @@ def planned(arguments: argparse.Namespace, direction: Direction) -> tuple[Store,
 
 def request_of(arguments: argparse.Namespace, direction: Direction) -> Request:
     """Return what the options ask for."""
+    from requant.checkpoint.plan.model import Direction
     from requant.checkpoint.selection import DEFAULT_IGNORE
     from requant.checkpoints import conversion_request
 
-    names = ("scheme", "profile", "targets", "not_finite", "dtype", "repack", "certify")
+    names = ("profile", "targets", "not_finite", "dtype", "repack", "certify")
     values = {name: getattr(arguments, name, None) for name in names}
+    if direction is Direction.QUANTIZE:
+        values["scheme"] = one = one_scheme(arguments)
+        if one is None:
+            values |= {"scheme": _several(arguments), "targets": None}
     entries, without_default = ignored(arguments)
     return conversion_request(
         direction,
         ignore=entries if without_default else (*entries, *DEFAULT_IGNORE),
         **{k: v for k, v in values.items() if v is not None},
     )
+
+
+def is_quantization(arguments: argparse.Namespace) -> bool:
+    """Return whether a scheme is given."""
+    return bool(getattr(arguments, "scheme", None) or getattr(arguments, "schemes", None))
+
+
+def one_scheme(arguments: argparse.Namespace) -> str | None:
+    """Return the scheme, None if there is none or several."""
+    given: Sequence[tuple[str, int]] = getattr(arguments, "scheme", None) or ()
+    return given[0][0] if len(given) == 1 else None
+
+
+def _several(arguments: argparse.Namespace) -> Sequence[SchemeFor]:
+    """Return several schemes, each with its modules. End the command for modules of none of them."""
+    from requant.checkpoint.plan.model import SchemeFor
+
+    if arguments.schemes is not None:
+        refuse_given(arguments, ("targets",), "is not for --schemes: write the modules into that file, as targets")
+        return _schemes_in(arguments.schemes)
+    targets: Sequence[str] = arguments.targets or ()
+    names, begins = zip(*arguments.scheme, strict=True)
+    if begins[0]:
+        arguments.refuse(f"--for '{targets[0]}' stands before the first --scheme: name it after the scheme of its own")
+    ends = (*begins[1:], len(targets))
+    return [SchemeFor(name, tuple(targets[begin:end])) for name, begin, end in zip(names, begins, ends, strict=True)]
+
+
+_MAX_BYTES_OF_SCHEMES = 1 << 20
+
+
+def _schemes_in(location: str) -> Sequence[SchemeFor]:
+    """Return the schemes of a JSON file. Raise ParameterError, StorageError."""
+    from requant.checkpoint.plan.model import schemes_of
+    from requant.checkpoint.small_json import parse_small_json
+    from requant.checkpoint.storage.location import open_folder
+    from requant.errors import ParameterError, StorageError, excerpt
+
+    folder, name = open_folder(location)
+    data = folder.get(name, _MAX_BYTES_OF_SCHEMES)
+    if data is None:
+        raise StorageError(f"{location} does not exist: --schemes is a JSON file with several schemes")
+    try:
+        return schemes_of(parse_small_json(data, _MAX_BYTES_OF_SCHEMES))
+    except (KeyError, TypeError):
+        wrong = "has other members"
+    except ValueError as error:
+        wrong = f"is not JSON that is read ({excerpt(str(error))})"
+    raise ParameterError(f'{location} {wrong}; expected [{{"scheme": "NVFP4A16", "targets": ["re:.*experts.*"]}}, ...]')
 
 
 _NONE = "none"

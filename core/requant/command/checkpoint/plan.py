@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     options.add_source(parser)
     direction = parser.add_mutually_exclusive_group(required=True)
-    options.add_scheme_option(direction, required=False)
+    options.add_scheme_options(direction)
     direction.add_argument("--dequantize", action="store_true", help="plan a dequantization")
     options.add_quantization_options(parser)
     single_file.add_options(parser)

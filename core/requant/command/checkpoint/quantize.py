@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     options.add_source(parser)
     options.add_destination(parser)
-    options.add_scheme_option(parser, required=True)
+    options.add_scheme_options(parser.add_mutually_exclusive_group(required=True))
     options.add_quantization_options(parser)
     options.add_dtype_option(parser)
     options.add_certify_option(parser)

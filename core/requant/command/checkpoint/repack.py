@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_source(parser)
     options.add_destination(parser)
     target = parser.add_argument_group("the format to move to: --scheme, or --dtype alone for floats")
-    options.add_scheme_option(target, required=False)
+    options.add_scheme_option(target)
     target.add_argument(
         "--dtype",
         choices=["BF16", "F16", "F32"],
@@ -54,6 +54,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         return into_gguf.run(arguments, output)
     if is_gguf(arguments.source) and arguments.like is None:
         arguments.refuse("a GGUF file needs --like, the directory of the same model")
+    arguments.schemes = arguments.targets = None
     if arguments.scheme is None and arguments.dtype is None:
         arguments.refuse("one of --scheme and --dtype is required")
     arguments.repack = Repack.ROUNDED if arguments.allow_rounding else Repack.EXACT

@@ -79,14 +79,15 @@ def _row(kind: str, name: str, bits: float, loaders: list[str], description: str
 
 
 def _text(rows: list[dict[str, Any]]) -> str:
-    lines = [f"{'scheme':<23} {'bits':>6}  {'loaded by':<19}  weights"]
+    width = max(len(row["name"]) for row in rows)
+    lines = [f"{'scheme':<{width}} {'bits':>6}  {'loaded by':<19}  weights"]
     before = ""
     for row in rows:
         if row["of"] not in (before, "safetensors"):
             lines.append(f"\nFor {row['of']} files:")
         before = row["of"]
         loaders = ", ".join(row["loaders"]) or "-"
-        lines.append(f"{row['name']:<23} {row['bits']:>6.3f}  {loaders:<19}  {row['description']}")
+        lines.append(f"{row['name']:<{width}} {row['bits']:>6.3f}  {loaders:<19}  {row['description']}")
     lines.append("\nbits: for each weight of a matrix of 4096 x 4096 in bf16, scales and zero points included.")
     lines.append("Names in any case. Options: docs/checkpoints.md#schemes; group=32 for example adds bits.")
     return "\n".join(lines)

@@ -62,7 +62,9 @@ def is_single_file(arguments: argparse.Namespace) -> bool:
         return False
     if kind == _ONNX:
         options.refuse_given(arguments, ("dtype",), "is not for ONNX models")
-    options.refuse_given(arguments, ("profile", "targets", "not_finite", "output"), "is for safetensors")
+    options.refuse_given(arguments, ("profile", "targets", "not_finite", "output", "schemes"), "is for safetensors")
+    if options.is_quantization(arguments) and options.one_scheme(arguments) is None:
+        arguments.refuse("several --scheme are for safetensors: give one")
     if getattr(arguments, "engine", "threads") != "threads":
         arguments.refuse("--engine is only for safetensors models")
     return True
@@ -105,10 +107,11 @@ def _gguf(arguments: argparse.Namespace) -> tuple[Callable[..., FilePlan], Calla
     from requant.checkpoint.gguf.quantize import quantize_gguf
     from requant.checkpoint.storage.location import open_folder
 
-    if getattr(arguments, "scheme", None) is not None:
+    scheme = options.one_scheme(arguments)
+    if scheme is not None:
         options.refuse_given(arguments, ("dtype",), "is not for a GGUF file that is quantized")
     # A quantized type, or a float.
-    type_: str | None = getattr(arguments, "scheme", None) or getattr(arguments, "dtype", None)
+    type_: str | None = scheme or getattr(arguments, "dtype", None)
     if type_ is None:
         arguments.refuse("give --dtype, the type to dequantize a GGUF file to")
     assert type_ is not None
@@ -124,7 +127,7 @@ def _onnx(arguments: argparse.Namespace) -> tuple[Callable[..., FilePlan], Calla
     from requant.checkpoint.onnx.plan import plan_onnx
     from requant.checkpoint.onnx.quantize import quantize_onnx
 
-    scheme: str | None = getattr(arguments, "scheme", None)
+    scheme = options.one_scheme(arguments)
     if scheme is None:
         arguments.refuse("ONNX models cannot be dequantized")
     assert scheme is not None

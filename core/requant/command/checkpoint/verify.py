@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     of_conversion = parser.add_argument_group(
         "how the model was quantized, if another program wrote it (without a manifest)"
     )
-    options.add_scheme_option(of_conversion, required=False)
+    options.add_scheme_options(of_conversion.add_mutually_exclusive_group())
     options.add_quantization_options(of_conversion)
     options.add_json_option(parser)
     options.add_threads_option(parser)
@@ -65,9 +65,10 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     from requant.checkpoint.verify.report import checkpoint_report
     from requant.checkpoints import open_source
 
-    if arguments.scheme is None:
+    given = options.is_quantization(arguments)
+    if not given:
         options.refuse_given(arguments, options.OF_QUANTIZATION, "needs --scheme")
-    request = None if arguments.scheme is None else options.request_of(arguments, Direction.QUANTIZE)
+    request = options.request_of(arguments, Direction.QUANTIZE) if given else None
     compile_missing(output.kernels)
 
     report = checkpoint_report(

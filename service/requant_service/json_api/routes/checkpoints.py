@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from requant.checkpoint.plan.model import Direction, Repack
+from requant.checkpoint.plan.model import Direction, Repack, SchemeFor
 from requant.checkpoint.plan.model import Request as ConversionRequest
 from requant.checkpoint.schemes import scheme_named
 from requant.errors import InvalidRequestError, UnknownNameError, default_pointer
@@ -118,6 +118,7 @@ async def cancel(request: Request, job_id: str) -> Response:
 
 _OF_QUANTIZATION = {
     "scheme": "dequantization takes the scheme from config.json",
+    "schemes": "dequantization takes the schemes from config.json",
     "profile": "dequantization takes the scheme from config.json",
     "ignore": "dequantization converts all quantized weights",
     "targets": "dequantization converts all quantized weights",
@@ -149,29 +150,44 @@ def _check_direction(body: CheckpointRequest) -> None:
 def _call(body: CheckpointRequest) -> CheckpointCall:
     sent = body.model_fields_set
     _check_direction(body)
-    scheme = body.scheme if "scheme" in sent else None
-    if body.direction is Direction.QUANTIZE and scheme is None:
+    schemes = _schemes(body)
+    if body.direction is Direction.QUANTIZE and not schemes:
         raise InvalidRequestError.of_field("/scheme", "missing", "quantizing requires a scheme")
     profile = body.profile if "profile" in sent else ""
     repacks = body.repack is not Repack.NO
-    if scheme is not None and not profile:
+    if schemes and not profile:
         with default_pointer("/scheme"):
-            profile = scheme_named(scheme).profiles[0]
+            profile = scheme_named(schemes[0].scheme).profiles[0]
     return CheckpointCall(
         body.source,
         body.destination if "destination" in sent else None,
         ConversionRequest(
             direction=body.direction,
-            scheme=scheme,
+            schemes=schemes,
             profile=profile,
             ignore=tuple(body.ignore) if body.direction is Direction.QUANTIZE and not repacks else (),
-            targets=tuple(body.targets),
             not_finite=body.not_finite,
             dtype=body.dtype if "dtype" in sent else None,
             repack=body.repack,
             certify=body.certify or repacks,
         ),
     )
+
+
+def _schemes(body: CheckpointRequest) -> tuple[SchemeFor, ...]:
+    """Return the schemes of a request. Raise InvalidRequestError for both ways to state them, UnknownNameError."""
+    sent = body.model_fields_set
+    targets = tuple(body.targets)
+    if "schemes" not in sent:
+        return (SchemeFor(body.scheme, targets),) if "scheme" in sent else ()
+    if "scheme" in sent:
+        raise InvalidRequestError.of_field("/scheme", "unexpected", "schemes are given: state this one there")
+    if targets != tuple(CheckpointRequest.model_fields["targets"].default):
+        raise InvalidRequestError.of_field("/targets", "unexpected", "schemes are given: state targets with each")
+    for number, each in enumerate(body.schemes):
+        with default_pointer(f"/schemes/{number}/scheme"):
+            scheme_named(each.scheme)
+    return tuple(SchemeFor(each.scheme, tuple(each.targets)) for each in body.schemes)
 
 
 def _plan(document: dict[str, Any]) -> CheckpointPlan:

@@ -15,6 +15,15 @@ _Modules = Annotated[list[Annotated[str, Field(min_length=1, max_length=1024)]],
 _Place = Annotated[str, Field(min_length=1, max_length=1024)]
 
 
+class SchemeOfModules(RequestModel):
+    """A scheme, and the modules that it is for."""
+
+    scheme: Annotated[str, Field(max_length=256)] = Field(description="As `scheme` of the request.")
+    targets: Annotated[_Modules, Field(min_length=1)] = Field(
+        description="Names, or `re:` and a regular expression. Linear: all linear modules that have no scheme yet."
+    )
+
+
 class CheckpointRequest(RequestModel):
     """A checkpoint conversion from a source to a destination."""
 
@@ -27,8 +36,13 @@ class CheckpointRequest(RequestModel):
     direction: Direction = Field(default=Direction.QUANTIZE, strict=False)
     scheme: Annotated[str, Field(max_length=256)] = Field(
         default=ABSENT,
-        description="The format of the quantized weights, such as W4A16 or FP8_DYNAMIC. Required to quantize, "
-        "and only then.",
+        description="The format of the quantized weights, such as W4A16 or FP8_DYNAMIC. It or `schemes` is required to "
+        "quantize, and only then.",
+    )
+    schemes: Annotated[list[SchemeOfModules], Field(min_length=1, max_length=64)] = Field(
+        default=ABSENT,
+        description="Several schemes of compressed-tensors for parts of the model, in place of `scheme` and `targets`. "
+        "A module has the first that is for it.",
     )
     profile: Annotated[str, Field(max_length=256)] = Field(
         default=ABSENT,

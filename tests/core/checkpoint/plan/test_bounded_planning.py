@@ -63,6 +63,20 @@ def stacked(count: int, experts: int) -> HeadersOnly:
     return checkpoint({FILE: [(f"{number}.down_proj", "BF16", (experts, 16, 128)) for number in range(count)]})
 
 
+def experts_of_gpt_oss(count: int, experts: int, *, quantized: bool) -> HeadersOnly:
+    """Experts with biases."""
+    tensors: list[tuple[str, str, tuple[int, ...]]] = []
+    for number in range(count):
+        name = f"{number}.experts.gate_up_proj"
+        tensors.append((f"{name}_bias", "BF16", (experts, 32)))
+        if quantized:
+            tensors += [(f"{name}_blocks", "U8", (experts, 32, 4, 16)), (f"{name}_scales", "U8", (experts, 32, 4))]
+        else:
+            tensors.append((name, "BF16", (experts, 128, 32)))
+    config = {"model_type": "gpt_oss", **({"quantization_config": {"quant_method": "mxfp4"}} if quantized else {})}
+    return checkpoint({FILE: tensors}, config)
+
+
 def metadata(count: int) -> HeadersOnly:
     pairs = {f"{number:x}": "" for number in range(count)}
     return checkpoint_of(
@@ -101,6 +115,8 @@ EXPENSIVE: dict[str, Callable[[], HeadersOnly]] = {
     "the same header twelve times": lambda: checkpoint_of(tiny_tensors(500), 500, files=12),
     "weights": lambda: weights(1500),
     "experts": lambda: stacked(3, 500),
+    "experts of gpt-oss": lambda: experts_of_gpt_oss(3, 300, quantized=False),
+    "experts of gpt-oss in MXFP4": lambda: experts_of_gpt_oss(3, 300, quantized=True),
     "metadata": lambda: metadata(20_000),
     "an index": lambda: long_index(20_000),
     "files": lambda: many_files(3000),
@@ -305,7 +321,7 @@ def test_small_files_are_not_read_beyond_their_limits() -> None:
 
     manifest = Sizes(start={MANIFEST: b'{"version":1,"files":{},"plan":"p","request":{}}'})
     assert read_manifest(manifest) is not None
-    assert asked == [16 << 20]
+    assert asked == [64 << 20]
 
 
 def test_names_of_tensors_have_a_limit() -> None:

@@ -12,7 +12,9 @@ import pytest
 from requant.checkpoint.plan.stored_formats import stored_formats
 from requant.checkpoint.schemes import SCHEMES, scheme_named
 from requant.checkpoint.verify.structure import check_structure
+from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError
+from tests.support.foreign_models import FOREIGN, LINEAR
 from tests.support.planned_checkpoint import checkpoint, outputs_of, planned
 
 Q = "model.layers.0.self_attn.q_proj"
@@ -27,6 +29,13 @@ UNREAD = {
     "llm_int8_enable_fp32_cpu_offload", "llm_int8_has_fp16_weight", "llm_int8_skip_modules", "llm_int8_threshold",
 }  # fmt: skip
 """Members that do not say how weights are stored."""
+UNREAD_OF_MODEL_OPTIMIZER = UNREAD | {"producer", "config_groups"}
+"""Its groups are made for readers of compressed-tensors."""
+
+
+def unread_by(scheme: str) -> set[str]:
+    return UNREAD_OF_MODEL_OPTIMIZER if scheme.startswith("MODELOPT") else UNREAD
+
 
 Path = tuple[str | int, ...]
 
@@ -57,17 +66,22 @@ def changes(config: dict[str, Any]) -> Iterator[tuple[Path, Any, dict[str, Any]]
                 yield path, value, changed
 
 
+def formats(config: dict[str, Any]) -> list[WeightFormat | None]:
+    found = stored_formats(config, ())
+    return [*found.formats, found.embeddings, found.every]
+
+
 @pytest.mark.parametrize("scheme", [*SCHEMES, *VARIANTS])
 def test_members_of_other_types_are_refused(scheme: str) -> None:
     config = scheme_named(scheme).quantization_config(["Linear"], ["lm_head"], ["lm_head"])
-    expected = [each for _, each in stored_formats(config, ()).groups]
+    expected = formats(config)
     for path, value, changed in changes(config):
         try:
-            found = [each for _, each in stored_formats(changed, ()).groups]
+            found = formats(changed)
         except CheckpointError:
             continue
         # The outer format is that of groups that state none; `ignore` is for the verification.
-        unread = not UNREAD.isdisjoint(path) or path[0] == "ignore" or path == ("format",)
+        unread = not unread_by(scheme).isdisjoint(path) or path[0] == "ignore" or path == ("format",)
         assert unread or value is None, f"{path}: {value!r} is not refused"
         if unread:
             assert found == expected, f"{path}: {value!r}"
@@ -83,6 +97,24 @@ def test_verification_finds_a_fault_in_each(scheme: str) -> None:
     for path, value, changed in changes(config):
         store.add("config.json", json.dumps(changed).encode())
         faults = check_structure(store, hashes=False).faults
-        assert faults or value is None or path == ("quantization_config", "format") or not UNREAD.isdisjoint(path), (
-            f"{path}: {value!r} is no fault"
-        )
+        unread = not unread_by(scheme).isdisjoint(path) or path == ("quantization_config", "format")
+        assert faults or value is None or unread, f"{path}: {value!r} is no fault"
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_members_of_other_programs(kind: str) -> None:
+    """Each member with a value of another type is refused, or is not read; nothing else is raised."""
+    foreign = FOREIGN[kind]
+    config = json.loads(json.dumps(foreign.quantization))
+    modules = [f"model.layers.0.{name}" for name in LINEAR]
+    described = {} if foreign.described is None else {f"{each}.weight": foreign.described(each) for each in modules}
+    for _, _, changed in changes({"config": config, "described": json.loads(json.dumps(described))}):
+        if not isinstance(changed["config"], dict) or not isinstance(changed["described"], dict):
+            continue
+        texts = {name: json.dumps(each) for name, each in changed["described"].items()}
+        try:
+            found = stored_formats(changed["config"], modules, [{**texts, "tensor_names": json.dumps(list(texts))}])
+        except CheckpointError:
+            continue
+        for module in modules:
+            found.of(module)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from time import process_time
 from typing import Any
 
 import pytest
 
 from requant.checkpoint.plan.model import DequantizeStep, Plan
+from requant.checkpoint.plan.stored_formats import stored_formats
 from requant.checkpoint.profiles import CHECKPOINT_PROFILES
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.schemes import SCHEMES, scheme_named
@@ -190,13 +192,29 @@ CASES: Mapping[str, tuple[Callable[[], HeadersOnly], str]] = {
     "group of 1.5": (lambda: configured(place=WEIGHTS, group_size=1.5), "group_size is 1.5"),
     "unknown strategy": (lambda: configured(place=WEIGHTS, strategy="x"), "strategy 'x'"),
     "unknown format": (lambda: configured(place=GROUP, format="x"), "format 'x'"),
-    "order of activations": (lambda: configured(place=WEIGHTS, actorder="group"), "actorder"),
+    "an unknown order": (
+        lambda: configured(place=WEIGHTS, actorder="random"),
+        "weights.actorder is random; expected one of group, dynamic, weight, static",
+    ),
+    "an order that is a list": (lambda: configured(place=WEIGHTS, actorder=[]), "weights.actorder is []"),
+    "an order of channels": (
+        lambda: configured("W4A16:channel", WEIGHTS, actorder="group"),
+        "actorder orders groups, and these weights are no integers in groups",
+    ),
+    "an order that is missing": (
+        lambda: configured(place=WEIGHTS, actorder="group"),
+        "lacks weight_g_idx (I32 [256])",
+    ),
+    "an order that is not stated": (
+        lambda: with_tensors(quantized(), weight_g_idx=("I32", (256,))),
+        "weight_g_idx: is a parameter",
+    ),
     "rotated": (lambda: configured(transform_config={"config_groups": {"a": {}}}), "rotated"),
     "other targets": (
         lambda: configured(place=GROUP, targets=["re:.*k_proj"]),
         "quantization_config applies to it",
     ),
-    "a wrong target": (lambda: configured(place=GROUP, targets=["re:("]), "not a regular expression"),
+    "a wrong target": (lambda: configured(place=GROUP, targets=["re:("]), "an unclosed group"),
     "a target that takes forever": (
         lambda: configured(place=GROUP, targets=["re:(?=((.|[^!])+)+!)x", "Linear"]),
         "is not supported in a pattern",
@@ -280,6 +298,62 @@ def test_groups_of_modules() -> None:
     mixed.add("config.json", json.dumps(config).encode())
     found = {module: type(step.source.format).__name__ for module, step in steps(planned(mixed, None)).items()}
     assert found == {"a.q": "FloatQuantized", "a.k": "IntQuantized"}
+
+
+def mixed(groups: Mapping[str, tuple[list[str], str]], modules: Iterable[str] = ("a.q", "a.k")) -> dict[str, str]:
+    """Return the number of bits in which the weight of each module is read. `groups`: targets and bits."""
+    members = {
+        "quant_method": "compressed-tensors",
+        "format": "mixed-precision",
+        "config_groups": {
+            name: {
+                "targets": targets,
+                "format": "int-quantized" if bits == "8" else "pack-quantized",
+                "weights": {"num_bits": int(bits), "type": "int", "strategy": "channel"},
+            }
+            for name, (targets, bits) in groups.items()
+        },
+    }
+    found = stored_formats(members, ())
+    return {module: str(getattr(found.of(module), "bits", None)) for module in modules}
+
+
+def test_which_of_several_targets_counts() -> None:
+    """Names, then expressions, then classes, each by the alphabet, as `match_targets` of compressed-tensors sorts
+    them."""
+    every, expression, name = (["Linear"], "8"), (["re:a.*"], "4"), (["a.q"], "2")
+    assert mixed({"0": every, "1": expression, "2": name}) == {"a.q": "2", "a.k": "4"}
+    assert mixed({"0": (["re:a[.]k"], "3"), "1": (["re:.*k$"], "5"), "2": every}) == {"a.q": "8", "a.k": "5"}
+    assert mixed({"0": (["a.q"], "3"), "1": (["a.q"], "5")}) == {"a.q": "5", "a.k": "None"}
+    classes = {"0": (["Linear"], "4"), "1": (["Embedding"], "8")}
+    assert mixed(classes, ("model.embed_tokens", "a.q")) == {"model.embed_tokens": "8", "a.q": "4"}
+    assert mixed({"0": (["Qwen3MoeExperts"], "4")}) == {"a.q": "4", "a.k": "4"}
+
+
+def test_a_thousand_groups_are_followed_at_once() -> None:
+    """Names are looked up, and more expressions than a thousand are refused."""
+    names = {str(at): ([f"model.layers.{at}.q_proj"], "48"[at % 2]) for at in range(20_000)}
+    modules = [f"model.layers.{at}.q_proj" for at in range(20_000)]
+    begin = process_time()
+    found = mixed(names, modules)
+    assert process_time() - begin < 20
+    assert all(found[module] == "48"[at % 2] for at, module in enumerate(modules))
+    with pytest.raises(CheckpointError, match="1001 regular expressions; at most 1000"):
+        mixed({str(at): ([f"re:.*{at}x"], "4") for at in range(1001)})
+
+
+@pytest.mark.parametrize(("stated", "ordered"), [("weight", False), ("STATIC", False), (False, False), (True, True)])
+def test_orders_of_activations(stated: Any, ordered: bool) -> None:
+    store = configured(place=WEIGHTS, actorder=stated)
+    if ordered:
+        store = with_tensors(store, weight_g_idx=("I32", (256,)))
+    (step,) = steps(planned(store, None)).values()
+    assert ("weight_g_idx" in step.source.stored) == ordered
+
+
+def test_a_strategy_that_is_not_stated_is_that_of_the_group_size() -> None:
+    (step,) = steps(planned(configured(place=WEIGHTS, strategy=None, type="INT"), None)).values()
+    assert step.source.stored["weight_scale"].shape == (384, 2)
 
 
 def test_no_tensor_takes_the_place_of_another() -> None:

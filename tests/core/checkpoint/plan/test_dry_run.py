@@ -61,6 +61,12 @@ def warnings(tensors: Tensors, scheme: str = "W4A16", config: Any = None, **othe
         ([(Q, "BF16", (32, 128))], "GPTQ_W4A16:asymmetric", {"profile": "auto-round"}, None),
         ([(DOWN, "BF16", (32, 640))], "GPTQ_W4A16", {"profile": "auto-round"}, "mlp.down_proj among 2 or 4 or 8"),
         (
+            [(DOWN, "BF16", (128, 384))],
+            "MODELOPT_FP8_PB_WO",
+            {"profile": "modelopt"},
+            "the 3 groups of the 384 columns of model.layers.0.mlp.down_proj among 2 or 4 or 8",
+        ),
+        (
             [(Q, "BF16", (128, 128)), (DOWN, "BF16", (64, 128))],
             "FINE_GRAINED_FP8",
             {"profile": "transformers"},

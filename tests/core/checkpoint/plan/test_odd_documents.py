@@ -184,6 +184,47 @@ def test_headers(scheme: str | None) -> None:
     _check(failed, read, ROUNDS)
 
 
+PUBLISHED: dict[str, tuple[dict[str, Any], Tensors]] = {
+    "deepseek": (
+        {"expert_dtype": "fp4", "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
+        [("a.weight", "F8_E4M3", (200, 128)), ("a.scale", "F8_E8M0", (2, 1)), ("hc.scale", "F32", (3,)),
+         ("e.0.w1.weight", "I8", (64, 64)), ("e.0.w1.scale", "F8_E8M0", (64, 4))],
+    ),
+    "gpt-oss": (
+        {"model_type": "gpt_oss", "hidden_size": 128, "quantization_config": {"quant_method": "mxfp4"}},
+        [("e.gate_up_proj_blocks", "U8", (2, 64, 4, 16)), ("e.gate_up_proj_scales", "U8", (2, 64, 4)),
+         ("e.gate_up_proj_bias", "BF16", (2, 64)), ("e.down_proj_blocks", "U8", (2, 128, 1, 16)),
+         ("e.down_proj_scales", "U8", (2, 128, 1)), ("e.down_proj_bias", "BF16", (2, 128)),
+         ("a.weight", "BF16", (8, 128))],
+    ),
+    "gpt-oss of BF16": (
+        {"model_type": "gpt_oss", "text_config": {"hidden_size": 128}},
+        [("e.gate_up_proj", "BF16", (2, 128, 64)), ("e.gate_up_proj_bias", "BF16", (2, 64)),
+         ("e.down_proj", "BF16", (2, 32, 128)), ("e.down_proj_bias", "BF16", (2, 128))],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_what_is_quantized_when_it_is_published(name: str) -> None:
+    """Headers and configs."""
+    drawn, failed, read = random.Random(4), list[str](), 0
+    config, tensors = PUBLISHED[name]
+    store = checkpoint({FILE: tensors}, config)
+    file = store.start[FILE]
+    header, data = json.loads(file[8:]), store.sizes[FILE] - len(file)
+    for number in range(ROUNDS):
+        store = checkpoint({FILE: tensors}, config)
+        odd = _changed(config if number % 2 else header, drawn)
+        if number % 2:
+            store.add("config.json", odd)
+        else:
+            store.add(FILE, len(odd).to_bytes(8, "little") + odd, 8 + len(odd) + data)
+        for scheme in (None, "W8A8") if "BF16" not in name else ("W8A8",):
+            read += _survives(partial(_plan, store, scheme), odd, failed)
+    _check(failed, read, ROUNDS)
+
+
 def test_shapes_and_states_in_tensors() -> None:
     failed: list[str] = []
     for scheme in ("W4A16_ASYM", "NF4"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from requant.checkpoint.plan.dry_run import plan_text
-from requant.checkpoint.plan.model import Direction, Plan, Request
+from requant.checkpoint.plan.model import Direction, Plan, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.schemes import scheme_named
@@ -22,13 +22,15 @@ from tests.support.model_directory import contents, make_model
 SCHEMES = (
     "W8A8", "W4A16", "W4A16_ASYM", "W3A16:channel", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "MXFP4A16", "MXFP8A16",
     "FINE_GRAINED_FP8", "FINE_GRAINED_FP8_UE8M0", "GPTQ_W4A16", "GPTQ_W8A16:asymmetric", "AWQ", "NF4",
+    "MODELOPT_FP8_PER_CHANNEL_PER_TOKEN", "MODELOPT_FP8_PB_WO", "MODELOPT_W4A16_NVFP4",
 )  # fmt: skip
 
 
 def plan(source: Path, scheme: str | None, dtype: str | None = None) -> Plan:
     direction = Direction.DEQUANTIZE if scheme is None else Direction.QUANTIZE
     profile = "" if scheme is None else scheme_named(scheme).profiles[0]
-    return plan_conversion(LocalStore(source), Request(direction, scheme, profile, dtype=dtype))
+    schemes = () if scheme is None else (SchemeFor(scheme),)
+    return plan_conversion(LocalStore(source), Request(direction, schemes, profile, dtype=dtype))
 
 
 def convert(source: Path, target: Path, scheme: str | None, dtype: str | None = None) -> Path:
@@ -49,7 +51,7 @@ def test_one_pass_writes_what_two_write(tmp_path: Path, first: str, second: str)
 def test_what_the_plan_says(tmp_path: Path) -> None:
     """A layer that is ignored becomes plain."""
     quantized = convert(make_model(tmp_path / "plain", shards=1), tmp_path / "first", "W8A8")
-    request = Request(Direction.QUANTIZE, "W4A16", "compressed-tensors-cpu", ignore=("re:.*q_proj$",))
+    request = Request(Direction.QUANTIZE, (SchemeFor("W4A16"),), "compressed-tensors-cpu", ignore=("re:.*q_proj$",))
     made = plan_conversion(LocalStore(quantized), request)
     text = plan_text(made)
     assert "Quantized: 1 weight, " in text

@@ -17,6 +17,7 @@ from requant.checkpoint.verify.difference import diff
 from requant.checkpoint.verify.verification import verify
 from requant.checkpoints import dequantize_checkpoint, quantize_checkpoint, repack_checkpoint
 from requant.errors import CheckpointError, VerificationError
+from tests.core.checkpoint.run import conversion_matrix
 from tests.support.cases import sample
 from tests.support.model_directory import contents, make_model
 
@@ -27,10 +28,21 @@ EXACT = {
     "W4A16": INTEGERS[1:],
     "W4A16_ASYM": ("W4A16_ASYM", "GPTQ_W4A16:asymmetric", "AWQ"),
     "W4A16:group=32": ("GPTQ_W4A16:group=32",),
-    "FP8_DYNAMIC": ("FP8_DYNAMIC",),
-    "FP8_BLOCK": ("FP8_BLOCK", "FP8_DYNAMIC", "FINE_GRAINED_FP8"),
+    "FP8_DYNAMIC": ("FP8_DYNAMIC", "MODELOPT_FP8_PER_CHANNEL_PER_TOKEN"),
+    "FP8_BLOCK": ("FP8_BLOCK", "FP8_DYNAMIC", "FINE_GRAINED_FP8", "MODELOPT_FP8_PB_WO"),
+    "MODELOPT_FP8_PER_CHANNEL_PER_TOKEN": ("MODELOPT_FP8_PER_CHANNEL_PER_TOKEN",),
+    "MODELOPT_FP8_PB_WO": ("FINE_GRAINED_FP8", "FP8_BLOCK", "MODELOPT_FP8_PER_CHANNEL_PER_TOKEN"),
     "NVFP4A16": ("NVFP4A16",),
-    "MXFP4A16": ("NVFP4A16", "MXFP6A16", "MXFP8A16", "FP8_BLOCK", "FINE_GRAINED_FP8_UE8M0", *FLOATS),
+    "MODELOPT_W4A16_NVFP4": ("MODELOPT_W4A16_NVFP4",),
+    "MXFP4A16": (
+        "NVFP4A16",
+        "MODELOPT_W4A16_NVFP4",
+        "MXFP6A16",
+        "MXFP8A16",
+        "FP8_BLOCK",
+        "FINE_GRAINED_FP8_UE8M0",
+        *FLOATS,
+    ),
     "MXFP6A16": ("MXFP8A16", "FP8_BLOCK", *FLOATS),
     "MXFP8A16": ("FP8_BLOCK", "FINE_GRAINED_FP8_UE8M0", *FLOATS),
     "FINE_GRAINED_FP8": ("FP8_BLOCK",),
@@ -46,6 +58,7 @@ INEXACT = [
     ("W8A16", "W4A16"), ("W4A16_ASYM", "W4A16"), ("FP8_DYNAMIC", "FP8_BLOCK"), ("FP8_BLOCK", "MXFP8A16"),
     ("NVFP4A16", "MXFP4A16"), ("MXFP8A16", "MXFP4A16"), ("MXFP6A16", "NVFP4A16"), ("FINE_GRAINED_FP8", "BF16"),
     ("W4A16", "BF16"), ("NVFP4A16", "F16"), ("NF4", "FP8_BLOCK"), ("W8A16", "AWQ"),
+    ("NVFP4A16", "MODELOPT_W4A16_NVFP4"), ("MODELOPT_W4A16_NVFP4", "NVFP4A16"),
 ]  # fmt: skip
 
 
@@ -220,6 +233,11 @@ def test_what_is_certified_besides(tmp_path: Path) -> None:
     assert back.verdicts[f"{UP}.weight"].outcome in (Outcome.WIDENED, Outcome.ROUNDED)
     found = diff(LocalStore(tmp_path / "a"), LocalStore(plain), numbers=True).differences
     assert {each.tensor: each.differing for each in found}[f"{UP}.weight"] == weight.differing
+
+
+@pytest.mark.parametrize("scheme", sample(list(conversion_matrix.SCHEMES), 2))
+def test_the_page_has_what_is_exact(scheme: str) -> None:
+    assert conversion_matrix.lines_of_page()[scheme] == conversion_matrix.line(scheme)
 
 
 def test_a_plain_model_has_nothing_to_move(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ _MOST = 256
 _PROGRAM = """
 import sys
 from pathlib import Path
-from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.plan.model import Direction, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.schemes import scheme_named
@@ -38,7 +38,7 @@ class Discarding(LocalStore):
         return Nowhere()
 
 source, out, scheme, threads = sys.argv[1:]
-request = Request(Direction.QUANTIZE, scheme, scheme_named(scheme).profiles[0])
+request = Request(Direction.QUANTIZE, (SchemeFor(scheme),), scheme_named(scheme).profiles[0])
 store = LocalStore(source)
 run_plan(plan_conversion(store, request), store, Discarding(out), threads=int(threads))
 # Not ru_maxrss: a process begins with that of the one that started it.

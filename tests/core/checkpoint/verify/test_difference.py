@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from requant.checkpoint.plan.model import DequantizeStep, Direction, Request
+from requant.checkpoint.plan.model import DequantizeStep, Direction, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion, plan_of
 from requant.checkpoint.plan.source import read_source
 from requant.checkpoint.run.run import run_plan
@@ -33,7 +33,11 @@ NORM = "model.layers.0.input_layernorm.weight"
 
 def _quantize(source: Path, destination: Path, scheme: str, profile: str = "compressed-tensors-cpu") -> Path:
     store = open_store(source)
-    run_plan(plan_conversion(store, Request(Direction.QUANTIZE, scheme, profile)), store, open_store(destination))
+    run_plan(
+        plan_conversion(store, Request(Direction.QUANTIZE, (SchemeFor(scheme),), profile)),
+        store,
+        open_store(destination),
+    )
     return destination
 
 
@@ -57,6 +61,28 @@ def _changed(model: Path, tmp_path: Path, change: Tensors | None = None, without
 
 def _differences(a: Path, b: Path) -> dict[str, TensorDifference]:
     return {each.tensor: each for each in diff(open_store(a), open_store(b)).differences}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "profile", "part"),
+    [
+        ("W4A16_ASYM", "compressed-tensors-cpu", "weight_zero_point"),
+        ("AWQ", "autoawq", "qzeros"),
+        ("GPTQ_W4A16:asymmetric", "auto-round", "qzeros"),
+    ],
+)
+def test_zero_points_differ(source: Path, tmp_path: Path, scheme: str, profile: str, part: str) -> None:
+    """Where codes and scales are the same."""
+    quantized = _quantize(source, tmp_path / "quantized", scheme, profile)
+    name = f"{UP.removesuffix('.weight')}.{part}"
+    dtype, zeros = read_safetensors(quantized / FILE)[name]
+    other = zeros.copy()
+    other.view(np.uint8).reshape(-1)[0] ^= 1
+    found = _differences(quantized, _changed(quantized, tmp_path, {name: (dtype, other)}))
+    (difference,) = found.values()
+    assert difference.tensor == UP
+    assert difference.detail.startswith("zero points")
+    assert difference.differing > 0
 
 
 def test_equal(source: Path) -> None:
@@ -187,7 +213,7 @@ def test_numbers_of_two_formats(source: Path, tmp_path: Path, scheme: str, other
 def numbers_of(store: Store, name: str) -> list[float]:
     """The numbers of a weight: of each element the value of its code, less a zero point, times the scale."""
     source = read_source(store)
-    steps = plan_of(source, Request(Direction.DEQUANTIZE, None, "")).steps
+    steps = plan_of(source, Request(Direction.DEQUANTIZE, (), "")).steps
     step = next(each for each in steps if isinstance(each, DequantizeStep) and each.output == name)
     weight = QuantizedWeight(Files.of(store, source.files), step.source)
     scaled = weight.format.scaled_codes(weight.rows(0, weight.shape[0]))

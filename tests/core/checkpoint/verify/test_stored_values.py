@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from requant.checkpoint.plan.model import CopyStep, Direction, Plan, QuantizeStep, Request
+from requant.checkpoint.plan.model import CopyStep, Direction, Plan, QuantizeStep, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.safetensors.header import TensorEntry
@@ -54,7 +54,9 @@ def model(folder: Path, scheme: str, dtype: str = "BF16", shape: tuple[int, int]
 
 
 def converted(source: Path, target: Path, scheme: str) -> tuple[Path, Plan]:
-    request = Request(Direction.QUANTIZE, scheme, scheme_named(scheme).profiles[0], ("model.embed_tokens",))
+    request = Request(
+        Direction.QUANTIZE, (SchemeFor(scheme),), scheme_named(scheme).profiles[0], ("model.embed_tokens",)
+    )
     store = open_store(source)
     plan = plan_conversion(store, request)
     run_plan(plan, store, open_store(target), threads=1)
@@ -333,7 +335,7 @@ def test_a_dequantized_model_has_no_fault(tmp_path: Path) -> None:
     folder, _ = converted(model(tmp_path / "source", "W8A8"), tmp_path / "out", "W8A8")
     store = open_store(folder)
     back = tmp_path / "back"
-    run_plan(plan_conversion(store, Request(Direction.DEQUANTIZE, None, "")), store, open_store(back))
+    run_plan(plan_conversion(store, Request(Direction.DEQUANTIZE, (), "")), store, open_store(back))
     assert not verified(back, hashes=True).faults
     shutil.copy(folder / "requant-manifest.json", back)
     assert verified(back).faults

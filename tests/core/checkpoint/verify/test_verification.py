@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.plan.model import Direction, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.safetensors.header import TensorEntry
@@ -26,7 +26,7 @@ SHARD = "model-00002-of-00002.safetensors"
 def _quantized(folder: Path, scheme: str) -> tuple[Path, Path]:
     source = make_model(folder / "source")
     destination = folder / "destination"
-    request = Request(Direction.QUANTIZE, scheme, "compressed-tensors-cpu", ("re:.*q_proj",))
+    request = Request(Direction.QUANTIZE, (SchemeFor(scheme),), "compressed-tensors-cpu", ("re:.*q_proj",))
     store = open_store(source)
     run_plan(plan_conversion(store, request), store, open_store(destination))
     return source, destination
@@ -182,7 +182,7 @@ def test_without_a_manifest_the_request_is_needed(model: tuple[Path, Path]) -> N
     (model[1] / "requant-manifest.json").unlink()
     with pytest.raises(CheckpointError, match="no requant-manifest"):
         _verified(model)
-    request = Request(Direction.QUANTIZE, "W4A16", "compressed-tensors-cpu", ("re:.*q_proj",))
+    request = Request(Direction.QUANTIZE, (SchemeFor("W4A16"),), "compressed-tensors-cpu", ("re:.*q_proj",))
     assert not verify(open_store(model[1]), open_store(model[0]), request=request).faults
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.plan.model import Direction, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run import stored_weight
 from requant.checkpoint.run.run import run_plan
@@ -31,7 +31,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("weights")
     source = make_model(folder / "source", shards=1)
     store = open_store(source)
-    plan = plan_conversion(store, Request(Direction.QUANTIZE, "W8A8", "compressed-tensors-cpu"))
+    plan = plan_conversion(store, Request(Direction.QUANTIZE, (SchemeFor("W8A8"),), "compressed-tensors-cpu"))
     run_plan(plan, store, open_store(folder / "destination"))
     return source, folder / "destination"
 

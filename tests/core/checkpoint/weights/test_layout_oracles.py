@@ -20,6 +20,7 @@ from requant.checkpoint.weights.gptq import Gptq
 from requant.checkpoint.weights.nf4 import ABSMAX, BLOCK, NESTED_ABSMAX, NESTED_VALUES, NF4, STATE, Nf4
 from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError
+from tests.oracles import reading
 from tests.oracles import weight_layouts as oracle
 from tests.oracles.profiles import FORMATS
 from tests.support.cases import sample
@@ -97,9 +98,11 @@ def restored(form: WeightFormat, found: dict[str, np.ndarray], dtype: str, shape
 
 def unpacked(words: np.ndarray, width: int) -> np.ndarray:
     """Codes of words, along the last axis."""
-    shifts = np.arange(0, 32, width, dtype=np.uint32)
-    codes = (np.ascontiguousarray(words).view(np.uint32)[..., None] >> shifts) & np.uint32(2**width - 1)
-    return codes.reshape(*words.shape[:-1], -1)
+    planes = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=-1, bitorder="little")
+    count = planes.shape[-1] // width
+    by_code = planes[..., : count * width].reshape(*words.shape[:-1], count, width).astype(int)
+    codes: np.ndarray = (by_code << np.arange(width)).sum(-1)
+    return codes
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -143,7 +146,17 @@ def test_powers_of_two_as_the_logarithm_rounds() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    ("width", "symmetric", "version"), [(4, True, 1), (4, False, 2), (8, True, 1), (8, False, 1), (2, False, 1)]
+    ("width", "symmetric", "version"),
+    [
+        (4, True, 1),
+        (4, False, 2),
+        (8, True, 1),
+        (8, False, 1),
+        (2, False, 1),
+        (3, True, 1),
+        (3, False, 1),
+        (3, False, 2),
+    ],
 )
 def test_gptq(width: int, symmetric: bool, version: int, dtype: str) -> None:
     """Groups of 24, so that a group ends within a vector, and a number of rows that does not fill the last word."""
@@ -181,6 +194,41 @@ def test_gptq_columns_in_another_order() -> None:
     np.testing.assert_array_equal(restored(form, moved, "F32", (32, 64)), plain[:, order])
     with pytest.raises(CheckpointError, match="g_idx has groups"):
         restored(form, {**moved, "g_idx": moved["g_idx"] + 1}, "F32", (32, 64))
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+def test_gptq_of_others(bits: int) -> None:
+    """All codes with all stored zero points in version 1, whose + 1 carries into no other, and scales of all kinds."""
+    rows, columns, count = 96, 1 << max(bits, 5), 1 << bits
+    groups, g_idx = 4, np.random.default_rng(bits).permutation(np.arange(columns) % 4)
+    codes = (np.arange(columns)[:, None] + np.arange(rows)) % count
+    zeros = (np.arange(rows) * 7 + np.arange(groups)[:, None]) % count
+    special = [1.0, -1.5, 0.0, -0.0, 2.0**-24, 65504.0, math.inf, math.nan, 0.1, 1 / 3, -(2.0**-15), 5e-5]
+    scales = np.resize(np.array(special, np.float16), (groups, rows))
+    scales = np.stack([np.roll(each, 5 * at) for at, each in enumerate(scales)])
+    found = {
+        "qweight": np.ascontiguousarray(as_words(codes.T, bits).T),
+        "qzeros": as_words(zeros, bits),
+        "scales": scales.view(np.uint16),
+        "g_idx": g_idx.astype(np.int32)[None],
+    }
+    form = Gptq(bits, False, columns // groups, version=1, has_g_idx=True, ragged=True)
+    expected = np.empty((rows, columns))
+    for column, group in enumerate(g_idx):
+        for row in range(rows):
+            zero, scale = (int(zeros[group, row]) + 1) % count, float(scales[group, row])
+            difference = int(codes[column, row]) - zero
+            expected[row, column] = reading.product(float(difference), scale, reading.F16)
+    for to in DTYPES:
+        with np.errstate(all="ignore"):
+            exact = bits_of(expected.astype(np.float32), to)
+        np.testing.assert_array_equal(restored(form, found, to, (rows, columns)), exact)
+
+
+def as_words(codes: np.ndarray, width: int) -> np.ndarray:
+    """Words of rows of codes, the first in the lowest bits."""
+    planes = ((codes[..., None] >> np.arange(width)) & 1).astype(np.uint8)
+    return np.packbits(planes.reshape(len(codes), -1), axis=1, bitorder="little").view("<i4")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from requant.checkpoint.plan.model import Direction, NotFinite, Repack, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
@@ -13,10 +13,13 @@ from requant.checkpoint.run.work import Progress
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.selection import ALL, DEFAULT_IGNORE
 from requant.checkpoint.storage.local import LocalStore
-from requant.checkpoint.storage.location import open_store, snapshot
+from requant.checkpoint.storage.location import open_folder, open_store, snapshot
 from requant.checkpoint.storage.store import Store
 from requant.errors import ParameterError, excerpt
 from requant.errors.names import entry_named
+
+if TYPE_CHECKING:
+    from requant.checkpoint.gguf.repack import GgufTarget
 
 _NOT_FINITE = {str(each): each for each in NotFinite}
 
@@ -36,6 +39,7 @@ def quantize_checkpoint(
     not_finite: str = NotFinite.REFUSE,
     dtype: str | None = None,
     certify: bool = False,
+    like: Location | None = None,
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> RunReport:
@@ -43,7 +47,7 @@ def quantize_checkpoint(
 
     The weights may be quantized already: they are dequantized and quantized piece by piece.
 
-    source: the directory of the model, a model in Hugging Face's cache (`models--*`), or a URL.
+    source: the directory of the model, a model in Hugging Face's cache (`models--*`), or a URL; or a GGUF file.
     destination: the directory or URL to write. Complete files of a run that did not finish are kept.
     scheme: `W8A8`, `W4A16`, `FP8_DYNAMIC` and so on (docs/checkpoints.md). Or several of compressed-tensors, each with
     its targets: [("NVFP4A16", ["re:.*experts.*"]), ("FP8_BLOCK", ["Linear"])]. A module has the first that is for it.
@@ -56,6 +60,8 @@ def quantize_checkpoint(
     says, else BF16.
     certify: compare each number of the source with the one that is written, and state in the manifest which tensors are
     exact, widened or rounded; so do `verdicts` of the report.
+    like: for a GGUF file, the directory of the same model as Hugging Face's libraries store it: names, config.json,
+    tokenizer and other files are taken from there, and its weights are not read.
     threads: default: the CPUs that this process may use.
     progress: called after each piece of the work, by one thread at a time.
 
@@ -73,7 +79,7 @@ def quantize_checkpoint(
         dtype=dtype,
         certify=certify,
     )
-    return _converted(source, destination, request, threads, progress)
+    return _converted(source, destination, request, threads, progress, like)
 
 
 def dequantize_checkpoint(
@@ -82,6 +88,7 @@ def dequantize_checkpoint(
     *,
     dtype: str | None = None,
     certify: bool = False,
+    like: Location | None = None,
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> RunReport:
@@ -91,7 +98,7 @@ def dequantize_checkpoint(
     `quantize_checkpoint`.
     """
     request = conversion_request(Direction.DEQUANTIZE, dtype=dtype, certify=certify)
-    return _converted(source, destination, request, threads, progress)
+    return _converted(source, destination, request, threads, progress, like)
 
 
 def repack_checkpoint(
@@ -101,6 +108,7 @@ def repack_checkpoint(
     *,
     dtype: str | None = None,
     allow_rounding: bool = False,
+    like: Location | None = None,
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> RunReport:
@@ -108,19 +116,31 @@ def repack_checkpoint(
 
     Each number that the source holds is compared with the one that is written.
 
-    scheme: the format to move to, such as `W4A16`; None for floats of `dtype`.
+    destination: the directory or URL to write, or a GGUF file (`.gguf`).
+    scheme: the format to move to, such as `W4A16`; None for floats of `dtype`. For a GGUF file `Q8_0`, `Q4_0`, `Q4_1`,
+    `Q5_0`, `Q5_1`, `MXFP4` or `NVFP4`.
     dtype: BF16, F16 or F32: without a scheme of the weights, with one of scales that are not of a fixed dtype. Default:
     that of the source's scales, else of config.json.
     allow_rounding: store the nearest numbers where the other format cannot hold the same ones. `verdicts` of the report
     say of which weights, and by how much.
+    like: as in `quantize_checkpoint`; where the destination is a GGUF file, the file of the same model in F32, F16 or
+    BF16 that llama.cpp's convert_hf_to_gguf.py made: its keys, names and order of tensors, and the types of those that
+    are not quantized.
 
     The other arguments are those of `quantize_checkpoint`. Raise CheckpointError with the first number that cannot be
     held; otherwise as `quantize_checkpoint`.
     """
-    direction = Direction.DEQUANTIZE if scheme is None else Direction.QUANTIZE
     repack = Repack.ROUNDED if allow_rounding else Repack.EXACT
+    if is_gguf(destination):
+        from requant.checkpoint.gguf.repack import repack_to_gguf
+
+        target = gguf_target(destination, scheme, like)
+        return repack_to_gguf(
+            open_source(source), target, allow_rounding=allow_rounding, threads=threads, progress=progress
+        )
+    direction = Direction.DEQUANTIZE if scheme is None else Direction.QUANTIZE
     request = conversion_request(direction, scheme=scheme, dtype=dtype, repack=repack)
-    return _converted(source, destination, request, threads, progress)
+    return _converted(source, destination, request, threads, progress, like)
 
 
 def conversion_request(
@@ -184,10 +204,53 @@ def _patterns(name: str, given: Sequence[str]) -> tuple[str, ...]:
     return patterns
 
 
-def open_source(location: Location) -> Store:
-    """Return the store of a model: a directory, a model in Hugging Face's cache, or a URL."""
+def is_gguf(location: Location) -> bool:
+    """Return whether a location is that of a GGUF file, by its name, and no directory."""
+    text = os.fspath(location)
+    return text.lower().endswith(".gguf") and not os.path.isdir(os.path.expanduser(text))
+
+
+def gguf_target(destination: Location, scheme: str | None, like: Location | None) -> GgufTarget:
+    """Return the GGUF file to write. Raise ParameterError where `scheme` or `like` are missing or `like` is none."""
+    from requant.checkpoint.gguf.repack import GgufTarget
+
+    if scheme is None or like is None or not is_gguf(like):
+        raise ParameterError(
+            "codes and scales are moved to a GGUF file of a type (scheme, --scheme Q8_0) like that of the same model "
+            "in floats, which llama.cpp's convert_hf_to_gguf.py makes (like, --like model.gguf)"
+        )
+    folder, name = open_folder(os.fspath(destination))
+    return GgufTarget(folder, name, scheme, *open_folder(os.fspath(like)))
+
+
+def open_source(location: Location, like: Location | None = None) -> Store:
+    """Return the store of a model: a directory, a model in Hugging Face's cache, or a URL; or a GGUF file, with the
+    directory of the same model. Raise ParameterError for a file without that, and a directory with it.
+    """
+    if is_gguf(location):
+        if like is None:
+            raise ParameterError(
+                f"{excerpt(os.fspath(location))} is a GGUF file: give the directory of the same model with config.json "
+                "and tokenizer too (like, --like)"
+            )
+        from requant.checkpoint.gguf.model_store import GgufModel
+
+        return GgufModel(*open_folder(os.fspath(location)), open_source(like))
+    if like is not None:
+        raise ParameterError("like is for GGUF files; the source and the destination are none")
     store = open_store(location)
     return snapshot(store) if isinstance(store, LocalStore) else store
+
+
+def open_both(a: Location, b: Location, like: Location | None = None) -> tuple[Store, Store]:
+    """Return the stores of two models to compare. `like`: as in `open_source`; for a GGUF file beside a directory
+    that is the other one, unless it is given.
+    """
+    first, second = (
+        open_source(each, (other if like is None else like) if is_gguf(each) else None)
+        for each, other in ((a, b), (b, a))
+    )
+    return first, second
 
 
 def _converted(
@@ -196,7 +259,8 @@ def _converted(
     request: Request,
     threads: int | None,
     progress: Callable[[Progress], None] | None,
+    like: Location | None,
 ) -> RunReport:
-    opened = open_source(source)
+    opened = open_source(source, like)
     plan = plan_conversion(opened, request)
     return run_plan(plan, opened, open_store(destination), threads=threads, progress=progress)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from requant.checkpoint.run.work import Progress
 from requant.checkpoint.verify.difference import CheckpointDifference, diff
 from requant.checkpoint.verify.report import CheckpointReport, checkpoint_report
-from requant.checkpoints import Location, open_source
+from requant.checkpoints import Location, open_both, open_source
 
 
 def verify_checkpoint(
@@ -18,6 +18,7 @@ def verify_checkpoint(
     seed: int = 0,
     hashes: bool = True,
     weights: bool = False,
+    like: Location | None = None,
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> CheckpointReport:
@@ -30,12 +31,13 @@ def verify_checkpoint(
     sample: compare this share of the tensors with the source, from above 0 to 1; `seed` chooses them.
     hashes: compare the files with the SHA-256 of the manifest.
     weights: measure the error of each weight too.
+    like: for a source that is a GGUF file, the directory of the same model (`quantize_checkpoint`).
 
     Raise CheckpointError where the source is no checkpoint, or cannot be read.
     """
     return checkpoint_report(
         open_source(checkpoint),
-        None if source is None else open_source(source),
+        None if source is None else open_source(source, like),
         sample=sample,
         seed=seed,
         hashes=hashes,
@@ -46,12 +48,13 @@ def verify_checkpoint(
 
 
 def diff_checkpoints(
-    a: Location, b: Location, *, numbers: bool = False, threads: int | None = None
+    a: Location, b: Location, *, numbers: bool = False, like: Location | None = None, threads: int | None = None
 ) -> CheckpointDifference:
     """Return where two models differ, tensor by tensor: codes in steps, floats in ulps.
 
     Quantized weights are compared code by code if both models store them in the same format, and by their values
     otherwise. With `numbers`, what is compared are the numbers that are stored, exactly: the products of codes and
-    scales. Raise CheckpointError for what is no checkpoint, or cannot be read.
+    scales. `like`: for GGUF files, the directory of the same model; default: the other model. Raise CheckpointError for
+    what is no checkpoint, or cannot be read.
     """
-    return diff(open_source(a), open_source(b), numbers=numbers, threads=threads)
+    return diff(*open_both(a, b, like), numbers=numbers, threads=threads)

@@ -31,6 +31,7 @@ from requant.command.checkpoint.conversion import serving_command
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
 from requant.command.main import main
 from requant.command.output import Output, ProgressForm, output_for, size_text, time_text
+from tests.support.gguf_models import MODELS
 from tests.support.hand_made_plan import Tensors, read_safetensors, write_safetensors
 from tests.support.model_directory import contents, make_model
 from tests.support.published_models import gpt_oss
@@ -596,6 +597,55 @@ def test_as_a_process(model: Path, tmp_path: Path) -> None:
     assert (failed.returncode, failed.stdout) == (FAILED, "")
     assert failed.stderr.startswith("requant: error: ")
     assert "Traceback" not in failed.stderr
+
+
+def test_gguf_files_become_safetensors_and_are_made_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = MODELS["llama"]
+    like, floats = model.write_directory(tmp_path / "like"), model.write_gguf(tmp_path / "f32.gguf", "F32")
+    source, out, back = model.write_gguf(tmp_path / "m.gguf", "Q8_0"), tmp_path / "out", tmp_path / "back.gguf"
+    options = ("--scheme", "W8A16:group=32", "--like", like, "--progress", "none")
+    assert checkpoint("repack", source, out, *options, "--dry-run") == DONE
+    assert "Verdicts: 5 copied, 14 exact, 2 widened" in capsys.readouterr().out
+    assert not out.exists()
+    assert checkpoint("repack", source, out, *options) == DONE
+    assert "Verdicts: 5 copied, 14 exact, 2 widened" in capsys.readouterr().out
+    assert checkpoint("verify", out, "--source", source, "--like", like, "--progress", "none") == DONE
+    assert checkpoint("diff", "--numbers", source, out) == DONE
+    assert checkpoint("diff", source, floats, "--like", like, "--summary") == FAILED
+    capsys.readouterr()
+
+    options = ("--scheme", "q8_0", "--like", floats, "--progress", "none")
+    assert checkpoint("repack", out, back, *options, "--dry-run") == DONE
+    printed = capsys.readouterr().out
+    assert "back.gguf: 383,040 bytes, 22 tensors, 14 of them Q8_0" in printed
+    assert "Verdicts: 7 copied, 14 exact" in printed
+    assert not back.exists()
+    assert checkpoint("repack", out, back, *options) == DONE
+    assert back.stat().st_size == 383_040
+    assert checkpoint("diff", "--numbers", back, out) == DONE
+    assert checkpoint("repack", out, back, *options) == FAILED
+    capsys.readouterr()
+    assert checkpoint("plan", source, "--scheme", "W8A8", "--like", like) == DONE
+    assert "2 dequantized to BF16" in capsys.readouterr().out
+    assert checkpoint("dequantize", source, tmp_path / "plain", "--like", like, "--progress", "none") == DONE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("repack", "m.gguf", "out", "--scheme", "W8A16"), "a GGUF file needs --like, the directory of the same model"),
+        (("repack", "m.gguf", "out.gguf", "--scheme", "Q8_0"), "becomes another by quantize and dequantize"),
+        (("repack", "m", "out.gguf", "--scheme", "Q8_0", "--dtype", "F16"), "--dtype is not for GGUF files"),
+        (("quantize", "m", "out", "--scheme", "W8A8", "--like", "x"), "--like is only for a GGUF file that becomes"),
+        (("quantize", "m.gguf", "out", "--scheme", "W8A8", "--like", "x", "--pure"), "--pure is only for GGUF files"),
+        (("plan", "m.gguf", "--scheme", "W8A8", "--like", "x", "--output", "p", "--destination", "d"), "--output is"),
+    ],
+)  # fmt: skip
+def test_options_for_gguf_files(arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        checkpoint(*arguments)
+    assert ended.value.code == WRONG_USAGE
+    assert message in capsys.readouterr().err
 
 
 def test_the_command_imports_no_web_framework() -> None:

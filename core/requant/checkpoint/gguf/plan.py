@@ -193,7 +193,9 @@ def plan_gguf(
         dimensions = (*info.dimensions, 1)[: rank_without_ones(info.dimensions)]
         outputs.append(replace(info, offset=end, dimensions=dimensions))
         end = aligned(end + info.size, header.alignment)
-    head = header_bytes(_output_keys(header.keys, target, importance), outputs, header.alignment)
+    head = header_bytes(
+        output_keys(header.keys, target.file_type, importance.keys() if importance else ()), outputs, header.alignment
+    )
     steps = tuple(
         GgufStep(info, placed, header.data + info.offset, len(head) + placed.offset, reason, important)
         for (info, _, reason, important), placed in zip(decided, outputs, strict=True)
@@ -271,14 +273,14 @@ _INSTEAD = {
 }
 
 
-def _output_keys(keys: Sequence[Key], target: Target, importance: ImportanceMatrix | None) -> list[Key]:
-    """The keys of the output. Files of a split model but its first have no general keys, and get none."""
+def output_keys(keys: Sequence[Key], file_type: int, more: Sequence[Key] = ()) -> list[Key]:
+    """The keys of an output. Files of a split model but its first have no general keys, and get none."""
     if not any(key.name == "general.architecture" for key in keys):
         return list(keys)
     set_here = [
         Key("general.quantization_version", u32_value(_QUANTIZATION_VERSION)),
-        Key("general.file_type", u32_value(target.file_type)),
-        *(importance.keys() if importance else ()),
+        Key("general.file_type", u32_value(file_type)),
+        *more,
     ]
     names = {key.name for key in set_here}
     return [key for key in keys if key.name not in names] + set_here

@@ -9,7 +9,7 @@ from requant.checkpoint.gguf.importance import ImportanceMatrix
 from requant.checkpoint.gguf.plan import GgufPlan, GgufStep, plan_gguf
 from requant.checkpoint.gguf.tensor_types import SEARCHED, read_elements, write_elements
 from requant.checkpoint.run.file_plan import run_file_plan
-from requant.checkpoint.run.outputs import SourceReader
+from requant.checkpoint.run.outputs import SourceReader, Stages
 from requant.checkpoint.run.run import RunReport
 from requant.checkpoint.run.work import Piece, ProgressCallback
 from requant.checkpoint.storage.store import FileWriter, Store, read_range
@@ -46,10 +46,14 @@ def quantize_gguf(
     tensor and index for a value that is not finite or beyond the type, and what the stores raise.
     """
     plan = plan_gguf(source, name, output, type_, ignore=ignore, pure=pure, importance=importance)
-    return run_file_plan(plan, source, destination, _pieces, threads=threads, progress=progress)
+    return run_file_plan(plan, source, destination, _stages, threads=threads, progress=progress)
 
 
-def _pieces(plan: GgufPlan, _: str, reader: SourceReader, writer: FileWriter) -> Iterator[Piece]:
+def _stages(plan: GgufPlan, _: str, reader: SourceReader, writer: FileWriter) -> list[Stages]:
+    return [iter([_pieces(plan, reader, writer)])]
+
+
+def _pieces(plan: GgufPlan, reader: SourceReader, writer: FileWriter) -> Iterator[Piece]:
     writer.write(0, plan.head)
     reader.counter.add(written=len(plan.head))
     begins = [*(step.output_begin for step in plan.steps), plan.size]

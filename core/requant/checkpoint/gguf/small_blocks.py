@@ -45,6 +45,10 @@ _SMALLEST_AMAX = 2.0**-125
 _E4M3_HALVES = np.abs(decode_table("f8E4M3FN")) / np.float32(2)
 # The code of a NaN: with the sign bit ggml takes it for a number.
 _E4M3_HALVES[0x7F], _E4M3_HALVES[0xFF] = 0, 240
+UE4M3_VALUES = 2 * _E4M3_HALVES
+"""The scales of NVFP4 by their bytes, f32."""
+E2M1_HALVES = 2 * _E2M1[np.arange(256) % 16]
+"""Twice the values of codes by the bytes that hold one, f32, with -0."""
 _DIGITS = (81, 27, 9, 3, 1)
 # Of TQ1_0: the first element, bytes and codes in each byte of the three parts of a block.
 _TERNARY_PARTS = ((0, 32, 5), (160, 16, 5), (240, 4, 4))
@@ -83,6 +87,12 @@ def read_q1_0(blocks: Array) -> Array:
     bits = np.unpackbits(blocks[:, 2:], axis=1, bitorder="little").view(np.bool_)
     values: Array = np.where(bits, scales, -scales)
     return values.reshape(-1)
+
+
+def unpack_q1_0(blocks: Array) -> Unpacked:
+    heads = f16_at(blocks, 0)
+    bits = np.unpackbits(blocks[:, 2:], axis=1, bitorder="little").view("|i1")
+    return Unpacked(bits * np.int8(2) - np.int8(1), heads, heads)
 
 
 def unpack_q2_0(blocks: Array) -> Unpacked:

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from requant.checkpoint.gguf import i_quants, k_quants, small_blocks
 from requant.checkpoint.gguf import quant_search as search
-from requant.checkpoint.gguf.blocks import Unpacked, check, stored_f16
+from requant.checkpoint.gguf.blocks import Unpacked, check, f16_at, stored_f16
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.weights import floats
-from requant.convert.blocks.gguf import GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
+from requant.convert.blocks.gguf import GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf, unpacked_codes
 from requant.errors import PreconditionError
 
 Array = NDArray[Any]
@@ -102,6 +102,9 @@ FILE_TYPES = {
 
 FLOATS = ("F32", "F16", "BF16")
 
+GGML_VERSION = "0.25"
+"""Whose arithmetic it is."""
+
 # The types whose d has the sign of an extreme value.
 _SIGNED_SCALES = ("Q4_0", "Q5_0")
 
@@ -163,6 +166,16 @@ def read_elements(data: Array, type_: TensorType) -> Array:
     if type_.name == "Q1_0":
         return small_blocks.read_q1_0(blocks)
     return _UNPACK[type_.name](blocks).values()
+
+
+def unpack(blocks: Array, type_: TensorType) -> Unpacked:
+    """Return the numbers of blocks, uint8 [n, bytes]. `type_`: one of READABLE that is not of floats."""
+    if type_.name in GGUF_FORMATS:
+        format_ = GGUF_FORMATS[type_.name]
+        codes = unpacked_codes(blocks, format_).view("|i1") - np.int8(format_.zero)
+        heads = f16_at(blocks, 0, 1 + format_.has_minimum)
+        return Unpacked(codes, heads[:, :1], heads, -heads[:, 1:] if format_.has_minimum else None)
+    return small_blocks.unpack_q1_0(blocks) if type_.name == "Q1_0" else _UNPACK[type_.name](blocks)
 
 
 def write_elements(values: Array, type_: TensorType, *, first: int = 0, importance: Array | None = None) -> Array:

@@ -21,7 +21,7 @@ from requant.checkpoint.onnx.block_quantization import (
 from requant.checkpoint.onnx.plan import OnnxPlan, QuantizedWeight, plan_onnx
 from requant.checkpoint.onnx.rewrite import Weight
 from requant.checkpoint.run.file_plan import run_file_plan
-from requant.checkpoint.run.outputs import SourceReader
+from requant.checkpoint.run.outputs import SourceReader, Stages
 from requant.checkpoint.run.run import RunReport
 from requant.checkpoint.run.work import Piece, ProgressCallback
 from requant.checkpoint.safetensors.header import DTYPES
@@ -58,7 +58,11 @@ def quantize_onnx(
     tensor and index for a value that is not finite or a scale beyond its type, and what the stores raise.
     """
     plan = plan_onnx(source, name, output, form, ignore=ignore)
-    return run_file_plan(plan, source, destination, _pieces, threads=threads, progress=progress)
+    return run_file_plan(plan, source, destination, _stages, threads=threads, progress=progress)
+
+
+def _stages(plan: OnnxPlan, file: str, reader: SourceReader, writer: FileWriter) -> list[Stages]:
+    return [iter([_pieces(plan, file, reader, writer)])]
 
 
 def _pieces(plan: OnnxPlan, file: str, reader: SourceReader, writer: FileWriter) -> Iterator[Piece]:

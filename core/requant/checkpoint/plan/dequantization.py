@@ -9,7 +9,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from requant.checkpoint.ordering import sorted_in_pieces
-from requant.checkpoint.plan.model import CopyStep, DequantizeStep, QuantizedSource, SourceRange, Task, WeightSource
+from requant.checkpoint.plan.model import (
+    CopyStep,
+    DequantizeStep,
+    QuantizedSource,
+    SourceRange,
+    Task,
+    WeightSource,
+)
 from requant.checkpoint.plan.refusals import OF_OUTPUT, Refusals, parameter_of
 from requant.checkpoint.plan.source import Source
 from requant.checkpoint.plan.stored_formats import StoredFormats
@@ -59,10 +66,17 @@ _MODULES_BETWEEN_CHECKS = 16
 
 @dataclass(frozen=True, slots=True)
 class SourceTensor:
-    """A tensor of a checkpoint as it is without quantization, and what holds it in the source."""
+    """A tensor of a checkpoint as it is without quantization, and what holds it in the source. `output`: the file that
+    it goes to, where that does not have the name of its own."""
 
     name: str
     source: WeightSource
+    output: str | None = None
+
+    @property
+    def file(self) -> str:
+        """The name of the file that it goes to."""
+        return self.output or self.source.file
 
 
 def stored_tensors(source: Source) -> Iterator[SourceTensor]:
@@ -168,7 +182,7 @@ def dequantization_tasks(tensors: Iterable[SourceTensor]) -> tuple[Task, ...]:
     refusals = Refusals()
     by_output: dict[str, list[CopyStep | DequantizeStep]] = {}
     for tensor in tensors:
-        by_output.setdefault(tensor.source.file, []).append(plain_step(tensor))
+        by_output.setdefault(tensor.file, []).append(plain_step(tensor))
     return tuple(_tasks(by_output, refusals))
 
 

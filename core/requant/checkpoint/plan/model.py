@@ -11,7 +11,6 @@ from requant.checkpoint.safetensors.header import Header, TensorEntry
 from requant.checkpoint.safetensors.writer import head_bytes
 from requant.checkpoint.selection import ALL
 from requant.checkpoint.storage.store import StoredFile
-from requant.checkpoint.weights.transposed import TransposedFloats
 from requant.checkpoint.weights.weight_format import WeightFormat
 
 
@@ -158,7 +157,7 @@ class QuantizedSource:
     @property
     def is_plain(self) -> bool:
         """Whether it is not quantized, but lies otherwise in the source."""
-        return isinstance(self.format, TransposedFloats)
+        return self.format.is_plain
 
     @property
     def tensor_shape(self) -> tuple[int, ...]:

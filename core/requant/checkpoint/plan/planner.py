@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from requant.checkpoint.gguf.tensor_types import FLOATS, GGML_VERSION
 from requant.checkpoint.plan.dequantization import (
     SourceTensor,
     dequantization_tasks,
     dequantized_tensors,
     stored_tensors,
 )
+from requant.checkpoint.plan.gguf_source import dtype_of_gguf, gguf_tensors
 from requant.checkpoint.plan.model import Direction, Plan, QuantizeStep, Repack, Request, Task
 from requant.checkpoint.plan.model_files import (
     check_file_names,
@@ -35,7 +37,7 @@ from requant.checkpoint.profiles import CHECKPOINT_PROFILES
 from requant.checkpoint.quantization_config import torchao
 from requant.checkpoint.quantization_config.methods import OF_OPENAI
 from requant.checkpoint.safetensors.header import Header
-from requant.checkpoint.selection import with_default_entries
+from requant.checkpoint.selection import DEFAULT_IGNORE, with_default_entries
 from requant.checkpoint.storage.store import Store, StoredFile
 from requant.errors import CheckpointError, ParameterError, excerpt
 from requant.errors.cancellation import checked
@@ -123,7 +125,7 @@ def plan_conversion(store: Store, request: Request, reserve: Reserve = unlimited
 
 def plan_of(source: Source, request: Request, reserve: Reserve = unlimited) -> Plan:
     """Return the plan for a source that was read before."""
-    if quantization_of(source) is None and torchao.is_quantized(_metadata(source)):
+    if source.gguf is None and quantization_of(source) is None and torchao.is_quantized(_metadata(source)):
         raise CheckpointError(
             "the metadata of the files say that torchao quantized the weights, and config.json does not: "
             'correct it with {"quantization_config": {"quant_method": "torchao"}}',
@@ -143,11 +145,13 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
             "original/ is in"
         )
     profile = entry_named(CHECKPOINT_PROFILES, request.profile, "checkpoint profile")
-    content = _content(source, request)
+    content = content_of(source, request)
     names = [each.name for each in content.tensors]
     ignored: tuple[str, ...] = ()
-    if request.repack is Repack.NO:
-        ignored = with_default_entries(request.ignore, request.targets, recipe.always_ignored, names)
+    if request.repack is Repack.NO or source.gguf is not None:
+        # A GGUF file has embeddings and output layers in blocks too.
+        entries = request.ignore if request.repack is Repack.NO else request.ignore or DEFAULT_IGNORE
+        ignored = with_default_entries(entries, request.targets, recipe.always_ignored, names)
     request = replace(request, schemes=recipe.stated, ignore=ignored)
     recipe = Recipe(request)
     only_quantized = request.repack is not Repack.NO
@@ -174,7 +178,7 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
+class Content:
     """The tensors and config.json of a checkpoint without quantization. `arithmetic`: what the tensors depend on beside
     the headers.
     """
@@ -185,8 +189,10 @@ class _Content:
     warnings: tuple[str, ...]
 
 
-def _content(source: Source, request: Request) -> _Content:
+def content_of(source: Source, request: Request) -> Content:
     """Return what a checkpoint holds; what is quantized, as it is dequantized. Raises CheckpointError."""
+    if source.gguf is not None:
+        return _gguf_content(source, request)
     quantization = quantization_of(source)
     if quantization is None:
         if request.repack is not Repack.NO:
@@ -198,9 +204,8 @@ def _content(source: Source, request: Request) -> _Content:
             raise ParameterError(
                 "dtype is that of dequantized weights; the weights of this checkpoint are not quantized"
             )
-        return _Content(tuple(stored_tensors(source)), source.config, {}, ())
-    if request.dtype is not None and request.dtype not in DTYPES_OF_WEIGHTS:
-        raise unknown_name("dtype of weights", request.dtype, DTYPES_OF_WEIGHTS)
+        return Content(tuple(stored_tensors(source)), source.config, {}, ())
+    _check_dtype(request)
     dtype = request.dtype or stated_dtype(source.config) or "BF16"
     if dtype not in DTYPES_OF_WEIGHTS:
         raise CheckpointError(f"dtype is '{excerpt(dtype)}': choose one of {', '.join(DTYPES_OF_WEIGHTS)}")
@@ -218,11 +223,38 @@ def _content(source: Source, request: Request) -> _Content:
     of_scales = request.repack is not Repack.NO and bool(request.schemes) and request.dtype is None
     tensors, dropped = dequantized_tensors(source, formats, dtype, refusals, of_scales=of_scales)
     refusals.raise_any()
-    warnings = (f"{dropped} scales of quantized activations are dropped",) if dropped else ()
+    warnings = _dropped(dropped)
     arithmetic = {"method": formats.name, "dtype": dtype, "quantization": _json(quantization).decode()}
     if formats.name == torchao.METHOD:
         arithmetic["metadata"] = _hash(metadata)
-    return _Content(tuple(tensors), without_quantization(source.config, dtype), arithmetic, warnings)
+    return Content(tuple(tensors), without_quantization(source.config, dtype), arithmetic, warnings)
+
+
+def _gguf_content(source: Source, request: Request) -> Content:
+    assert source.gguf is not None
+    _check_dtype(request)
+    types = sorted({info.type.name for info in source.gguf.header.tensors})
+    if request.repack is not Repack.NO and not any(name not in FLOATS for name in types):
+        (file,) = source.shards
+        raise CheckpointError(
+            f"{file} has only floats, so there are no codes and scales to move: choose a quantized file, or quantize "
+            "this one",
+            file=file,
+        )
+    dtype, refusals = dtype_of_gguf(source, request), Refusals()
+    tensors, dropped = gguf_tensors(source, dtype, refusals)
+    refusals.raise_any()
+    arithmetic = {"method": "gguf", "dtype": dtype, "ggml": GGML_VERSION}
+    return Content(tuple(tensors), without_quantization(source.config, dtype), arithmetic, _dropped(dropped))
+
+
+def _check_dtype(request: Request) -> None:
+    if request.dtype is not None and request.dtype not in DTYPES_OF_WEIGHTS:
+        raise unknown_name("dtype of weights", request.dtype, DTYPES_OF_WEIGHTS)
+
+
+def _dropped(count: int) -> tuple[str, ...]:
+    return (f"{count} scales of quantized activations are dropped",) if count else ()
 
 
 def _metadata(source: Source) -> list[dict[str, str] | None]:
@@ -251,7 +283,9 @@ def _left(tasks: Iterable[Task]) -> list[str]:
         step.output.removesuffix(".weight")
         for task in tasks
         for step in task.steps
-        if not isinstance(step, QuantizeStep) and step.output.endswith(".weight") and len(step.source.shape) == _MATRIX
+        if not isinstance(step, QuantizeStep)
+        and step.output.endswith(".weight")
+        and len(step.source.tensor_shape) == _MATRIX
     ]
 
 
@@ -259,11 +293,11 @@ _OTHERWISE = "restore the weights with the program that wrote them, or start fro
 
 
 def _dequantization(source: Source, request: Request) -> Plan:
-    if quantization_of(source) is None:
+    if source.gguf is None and quantization_of(source) is None:
         raise CheckpointError(
             "config.json has no quantization_config, so the weights are not quantized: use them as they are"
         )
-    content = _content(source, request)
+    content = content_of(source, request)
     tasks = dequantization_tasks(content.tensors)
     carried, left_out = split_copied_files(source.files, source.shards)
     config = config_text(content.config)

@@ -197,7 +197,7 @@ def _placed(
     """Return all tensors, experts taken apart, by their names."""
     homes: dict[str, str] = {}
     if fused:
-        owners = {each.name: each.source.file for each in tensors}
+        owners = {each.name: each.file for each in tensors}
         for each in fused_sets(owners):
             if each.moved:
                 homes |= dict.fromkeys(each.weights, owners[each.weights[0]])
@@ -206,6 +206,7 @@ def _placed(
         file = tensor.source.file
         # Up to four names for each of two matrices.
         reserve(min(experts.count(tensor), MAX_EXPERTS) * 2 * (BYTES_PER_TENSOR + 4 * len(tensor.name)))
+        output = homes.get(tensor.name, tensor.file)
         try:
             for name, part in checked(experts.parts(tensor)):
                 if name in placed:
@@ -215,7 +216,7 @@ def _placed(
                         file=file,
                         tensor=tensor.name,
                     )
-                placed[name] = _Placed(name, part, homes.get(tensor.name, file))
+                placed[name] = _Placed(name, part, output)
         except CheckpointError as error:
             instead = "store each expert as a linear module of its own, as the model's conversion script does"
             refusals.add_error(error, instead, file=file, tensor=tensor.name)

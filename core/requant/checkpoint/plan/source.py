@@ -12,10 +12,13 @@ writes `weight_shape`, I64 [2]; bitsandbytes a `quant_state`, JSON as U8.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from requant.checkpoint.gguf.header import GgufHeader
+from requant.checkpoint.gguf.header import read_header as read_gguf_header
+from requant.checkpoint.gguf.model_store import GgufModel
 from requant.checkpoint.plan.refusals import Refusals, parameter_of
 from requant.checkpoint.quantization_config import model_optimizer
 from requant.checkpoint.quantization_config.members import member
@@ -123,12 +126,24 @@ class Source:
 
     `config`: what config.json holds, with the quantization_config of another file. `weight_shapes`: by module, where a
     tensor holds the shape of its weight.
+    `gguf`: where the weights are those of a GGUF file, which is the only shard.
     """
 
     files: tuple[StoredFile, ...]
     shards: dict[str, Shard]
     config: dict[str, Any]
     weight_shapes: dict[str, tuple[int, int]]
+    gguf: GgufPart | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GgufPart:
+    """A GGUF file as the weights of a checkpoint. `header`: what it holds. `places`: the file of each tensor in the
+    directory of the same model, and its shape if the file is there; nothing if that is quantized, or has no index.
+    """
+
+    header: GgufHeader
+    places: Mapping[str, tuple[str, tuple[int, ...] | None]]
 
 
 def read_source(store: Store, reserve: Reserve = unlimited) -> Source:
@@ -137,6 +152,8 @@ def read_source(store: Store, reserve: Reserve = unlimited) -> Source:
     Raises CheckpointError, with all that was found: no checkpoint, a file that the index names and that is not there,
     index and headers that do not agree; SafetensorsError, StorageError, SourceChangedError.
     """
+    if isinstance(store, GgufModel):
+        return _read_gguf(store, reserve)
     files = {file.name: file for file in store.files()}
     reserve(_BYTES_PER_FILE * len(files))
     config = _with_other_quantization(store, files, read_config(store, files, reserve), reserve)
@@ -154,6 +171,32 @@ def read_source(store: Store, reserve: Reserve = unlimited) -> Source:
     refusals.raise_any()
     shapes = stated_shapes(store, ((shard.file, shard.header) for shard in shards.values()))
     return Source(tuple(files.values()), shards, config, shapes)
+
+
+def _read_gguf(store: GgufModel, reserve: Reserve) -> Source:
+    like = {file.name: file for file in store.like.files()}
+    config = read_config(store.like, like, reserve)
+    reserve(BYTES_PER_TENSOR * min(store.file.size, _LARGEST_GGUF_HEADER) // _BYTES_OF_GGUF_TENSOR)
+    header = read_gguf_header(store, store.file)
+    entries = tuple(
+        TensorEntry(info.name, info.type.name, tuple(reversed(info.dimensions)), begin, begin + info.size)
+        for info in header.tensors
+        for begin in (header.data + info.offset,)
+    )
+    places: dict[str, tuple[str, tuple[int, ...] | None]] = {}
+    if not any(config.get(name) for name in ("quantization_config", "compression_config")):
+        if any(name.endswith(SAFETENSORS) for name in like):
+            shards = read_source(store.like, reserve).shards
+            places = {
+                entry.name: (file, entry.shape) for file, shard in shards.items() for entry in shard.header.tensors
+            }
+        elif (index := _read_index(store.like, like, reserve)) is not None:
+            places = {name: (file, None) for name, file in index.items() if is_plain_name(file)}
+    shard = Shard(store.file, Header(entries, None, store.file.size))
+    return Source(store.files(), {store.name: shard}, config, {}, GgufPart(header, places))
+
+
+_LARGEST_GGUF_HEADER, _BYTES_OF_GGUF_TENSOR = 64 << 20, 256
 
 
 def read_config(store: Store, files: dict[str, StoredFile], reserve: Reserve = unlimited) -> dict[str, Any]:

@@ -172,7 +172,7 @@ def _unfit_shapes(selection: Selection, tasks: Iterable[Task]) -> list[str]:
         for task in tasks
         for step in task.steps
         if not isinstance(step, QuantizeStep)
-        and len(step.source.shape) == 2
+        and len(step.source.tensor_shape) == 2
         and selection.skip_reason(step.output) is None
     ]
     if not left:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -11,15 +11,14 @@ from typing import Any, TypeVar
 from requant.checkpoint.run.destination import FinishedFile
 from requant.checkpoint.run.outputs import Output, SourceReader, Stages, write_outputs
 from requant.checkpoint.run.run import RunReport
-from requant.checkpoint.run.work import Piece, Progress, ProgressCallback, ProgressCounter, thread_count
-from requant.checkpoint.storage.store import FileWriter, Store, StoredFile
+from requant.checkpoint.run.work import Progress, ProgressCallback, ProgressCounter, thread_count
+from requant.checkpoint.storage.store import FileWriter, Store
 from requant.errors import DestinationError, StorageError
 
 
 class FilePlan(ABC):
     """The plan for a model file. `output`: its new name."""
 
-    source: StoredFile
     output: str
 
     @property
@@ -42,8 +41,8 @@ class FilePlan(ABC):
 
 
 AnyPlan = TypeVar("AnyPlan", bound=FilePlan)
-Conversion = Callable[[AnyPlan, str, SourceReader, FileWriter], Iterator[Piece]]
-"""Yields the pieces of one of the plan's files, by its name."""
+Conversion = Callable[[AnyPlan, str, SourceReader, FileWriter], Sequence[Stages]]
+"""Returns the work on one of the plan's files, by its name: stages of pieces, of items that do not need each other."""
 
 
 def run_file_plan(
@@ -73,8 +72,8 @@ def run_file_plan(
     reader = SourceReader(source, counter, source.read_size)
     files: list[FinishedFile] = []
 
-    def stages(name: str, writer: FileWriter) -> list[Stages]:
-        return [iter([conversion(plan, name, reader, writer)])]
+    def stages(name: str, writer: FileWriter) -> Sequence[Stages]:
+        return conversion(plan, name, reader, writer)
 
     with ExitStack() as begun:
         # The model first: its lock is held until all files have their names, so that they are of one run.

@@ -89,7 +89,7 @@ def convert_files(
     return counter.state
 
 
-class _Nowhere(Store):
+class Nowhere(Store):
     """A destination that keeps nothing."""
 
     url = ""
@@ -134,7 +134,7 @@ def verdicts_of(
     repack = Repack.NO if plan.request.repack is Repack.NO else Repack.ROUNDED
     rehearsed = replace(plan, request=replace(plan.request, repack=repack, certify=True))
     files: list[FinishedFile] = []
-    convert_files(rehearsed, plan.tasks, (), source, _Nowhere(), files.append, threads=threads, progress=progress)
+    convert_files(rehearsed, plan.tasks, (), source, Nowhere(), files.append, threads=threads, progress=progress)
     return {name: verdict for file in files for name, verdict in file.verdicts.items()}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -301,6 +301,11 @@ class _Rows:
 
 def kernels_of(plan: Plan) -> tuple[Kernel, ...]:
     """Return the kernels that a run of a plan calls."""
+    return kernels_of_steps(plan.steps, plan.request)
+
+
+def kernels_of_steps(steps: Iterable[Step], request: Request) -> tuple[Kernel, ...]:
+    """Return the kernels that some steps call."""
     found: dict[Kernel, None] = {}
     known: set[tuple[WeightFormat, frozenset[str]]] = set()
 
@@ -309,18 +314,18 @@ def kernels_of(plan: Plan) -> tuple[Kernel, ...]:
         known.add((weight_format, dtypes))
         return new
 
-    for step in plan.steps:
-        if plan.request.certify and isinstance(step, QuantizeStep):
+    for step in steps:
+        if request.certify and isinstance(step, QuantizeStep):
             found |= dict.fromkeys(step.format.dequantizing_kernels({step.source.dtype}))
         if isinstance(step, QuantizeStep) and is_new(step.format, frozenset({step.source.dtype})):
-            found |= dict.fromkeys(_quantizing_kernels(step.format, step.source.dtype, plan.request.not_finite))
+            found |= dict.fromkeys(_quantizing_kernels(step.format, step.source.dtype, request.not_finite))
         if isinstance(source := step.source, QuantizedSource):
             dtypes = frozenset({source.dtype, *(each.dtype for each in source.stored.values())})
             if is_new(source.format, dtypes):
                 found |= dict.fromkeys(source.format.dequantizing_kernels(dtypes))
-    if plan.request.repack is not Repack.NO:
+    if request.repack is not Repack.NO:
         return (*found, *REPACKING_KERNELS)
-    return (*found, exact_numbers) if plan.request.certify else tuple(found)
+    return (*found, exact_numbers) if request.certify else tuple(found)
 
 
 def _held(step: QuantizeStep, parts: Mapping[str, Array], begin: int, end: int) -> Array:
@@ -422,11 +427,13 @@ def _write(writer: FileWriter, place: StoredMatrix, region: Region, array: Array
 
 
 def _refused_number(step: Step, unlike: Inexact, begin: int) -> CheckpointError:
-    source = step.source
+    source, other = step.source, "choose another scheme or dtype"
+    if isinstance(step, QuantizeStep) and step.format.is_plain:
+        other = "give the GGUF file of the same model in F32 (--like)"
     return CheckpointError(
         f"tensor {source.tensor} of {source.file} holds {unlike.number!r} at row {begin + unlike.row}, column "
         f"{unlike.column}; the nearest that can be stored is {unlike.held!r}, and {unlike.count} numbers of these rows "
-        "are not held exactly: allow rounding (--allow-rounding), or choose another scheme or dtype",
+        f"are not held exactly: allow rounding (--allow-rounding), or {other}",
         file=source.file,
         tensor=source.tensor,
     )

@@ -69,7 +69,7 @@ def verdict_of(members: Mapping[str, Any]) -> Verdict:
 
 def weight_name(step: Step) -> str:
     """Return the name of the tensor that a step makes, or of the weight that it quantizes."""
-    return f"{step.module}.weight" if isinstance(step, QuantizeStep) else step.output
+    return step.format.tensor_name(step.module) if isinstance(step, QuantizeStep) else step.output
 
 
 class Verdicts:
@@ -87,7 +87,8 @@ class Verdicts:
     def compare(self, step: Step, expected: Array, held: Array) -> Inexact | None:
         """Compare the numbers of some rows, f64 [rows, in], and return where they differ first; None if they do not."""
         unlike = compare_numbers(expected, held)
-        name, equal = weight_name(step), Outcome.EXACT if isinstance(step, QuantizeStep) else Outcome.WIDENED
+        name, moved = weight_name(step), isinstance(step, QuantizeStep) and not step.format.is_plain
+        equal = Outcome.EXACT if moved else Outcome.WIDENED
         with self._lock:
             known = self._verdicts.get(name, Verdict(equal))
             outcome, differing, largest = known.outcome, known.differing, known.largest_error

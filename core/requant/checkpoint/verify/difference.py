@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import isfinite, log10
+from math import isfinite, log10, prod
 
 import numpy as np
 
+from requant.checkpoint.gguf.weights import FloatRows
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Request, SourceRange
 from requant.checkpoint.plan.model_files import quantization_of
 from requant.checkpoint.plan.planner import plan_of
@@ -141,8 +142,12 @@ class _Tensor:
     @property
     def has_values(self) -> bool:
         """Whether it can be read as f32, in rows."""
-        has_rows = len(self.shape) > 1 and self.kind in ("BF16", "F16", "F32")
-        return has_rows or isinstance(self.content, QuantizedWeight)
+        return (len(self.shape) > 1 and self.has_numbers) or isinstance(self.content, QuantizedWeight)
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether it is of floats."""
+        return self.kind in ("BF16", "F16", "F32") or isinstance(self.content, QuantizedWeight)
 
 
 def _tensors(store: Store) -> dict[str, _Tensor]:
@@ -153,7 +158,7 @@ def _tensors(store: Store) -> dict[str, _Tensor]:
     def plain(stored: SourceRange) -> _Tensor:
         return _Tensor(PlainWeight(files, stored), stored.dtype)
 
-    quantization = quantization_of(source)
+    quantization = {"format": "GGUF"} if source.gguf is not None else quantization_of(source)
     if quantization is None:
         return {
             entry.name: plain(SourceRange.of(name, entry))
@@ -164,18 +169,20 @@ def _tensors(store: Store) -> dict[str, _Tensor]:
     tensors: dict[str, _Tensor] = {}
     for step in plan_of(source, Request(Direction.DEQUANTIZE, (), "")).steps:
         if isinstance(step, DequantizeStep):
-            tensors[step.output] = _Tensor(QuantizedWeight(files, step.source), layout)
+            kind = step.source.format.dtype if isinstance(step.source.format, FloatRows) else layout
+            tensors[step.output] = _Tensor(QuantizedWeight(files, step.source), kind)
         elif isinstance(step, CopyStep):
             tensors[step.output] = plain(step.source)
     return tensors
 
 
 def _compare_as_numbers(name: str, a: _Tensor, b: _Tensor) -> TensorDifference | None:
-    if a.shape != b.shape or not (a.has_values and b.has_values):
+    if a.shape != b.shape or not (a.has_numbers and b.has_numbers):
         return _compare(name, a, b)
-    (rows, columns), tally, first = a.content.shape, _Tally(), None
-    for begin, end in row_ranges(a.content, b.content):
-        x, y = a.content.numbers(begin, end), b.content.numbers(begin, end)
+    of_a, of_b, tally, first = _as_matrix(a.content), _as_matrix(b.content), _Tally(), None
+    rows, columns = of_a.shape
+    for begin, end in row_ranges(of_a, of_b):
+        x, y = of_a.numbers(begin, end), of_b.numbers(begin, end)
         unlike = (x != y) & ~(np.isnan(x) & np.isnan(y))
         with np.errstate(invalid="ignore"):
             distances = np.abs(x - y)
@@ -191,11 +198,19 @@ def _compare_as_numbers(name: str, a: _Tensor, b: _Tensor) -> TensorDifference |
     return replace(found, numbers=first, signal=tally.signal, noise=tally.noise)
 
 
+def _as_matrix(weight: Weight) -> Weight:
+    """Return floats of one axis as rows of one column, others as they are."""
+    if isinstance(weight, QuantizedWeight) or len(weight.source.shape) > 1:
+        return weight
+    return PlainWeight(weight.files, replace(weight.source, shape=(prod(weight.source.shape), 1)))
+
+
 def _compare(name: str, a: _Tensor, b: _Tensor) -> TensorDifference | None:
     if a.shape != b.shape:
         return TensorDifference(name, f"shape {list(a.shape)} in a, {list(b.shape)} in b")
     x, y = a.content, b.content
-    if isinstance(x, QuantizedWeight) and isinstance(y, QuantizedWeight) and x.format == y.format:
+    quantized = not x.source.is_plain and not y.source.is_plain
+    if quantized and isinstance(x, QuantizedWeight) and isinstance(y, QuantizedWeight) and x.format == y.format:
         return _compare_codes(name, x, y)
     if isinstance(x, PlainWeight) and isinstance(y, PlainWeight) and a.kind == b.kind:
         return _compare_plain(name, x, y)
@@ -262,13 +277,14 @@ def _compare_codes(name: str, a: QuantizedWeight, b: QuantizedWeight) -> TensorD
 def _compare_values(name: str, a: Weight, b: Weight, detail: str) -> TensorDifference | None:
     tally, unit = _Tally(), Unit.VALUE
     columns = a.shape[1]
-    quantized = b if isinstance(b, QuantizedWeight) else a
+    quantized = a if b.source.is_plain else b
     for begin, end in row_ranges(a, b):
         x, y = a.f32(begin, end), b.f32(begin, end)
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             distances = np.abs(x.astype(np.float64) - y)
             tally.measure(x.astype(np.float64), distances)
-            if isinstance(quantized, QuantizedWeight) and (codes := quantized.codes(begin, end)).uniform:
+            measures = isinstance(quantized, QuantizedWeight) and not quantized.format.is_plain
+            if measures and isinstance(quantized, QuantizedWeight) and (codes := quantized.codes(begin, end)).uniform:
                 unit = Unit.STEPS
                 width = -(-columns // codes.scales.shape[1])
                 distances /= np.abs(np.repeat(codes.scales.astype(np.float64), width, axis=1)[:, :columns])

@@ -96,7 +96,7 @@ class SourceNumbers:
     def in_units(self, scales: Array, block: Block) -> Array:
         """Return the numbers divided by the scales of the blocks in which they lie, f32: the values of codes.
 
-        At an infinite scale an infinity is 1 or -1, and NaN is 0.
+        At an infinite scale an infinity is 1 or -1, by the signs of both, and NaN is 0.
         """
         rows, columns = self.numbers.shape
         units = np.empty((rows, columns), np.float32)

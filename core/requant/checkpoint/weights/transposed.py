@@ -36,6 +36,7 @@ class TransposedFloats(ReadOnlyFormat):
     first: int = 0
     step: int = 1
     vector: bool = False
+    is_plain = True
 
     def tensor_name(self, module: str) -> str:
         return f"{module}.bias" if self.vector else f"{module}.weight"

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 import numpy as np
 
@@ -117,6 +118,9 @@ class WeightFormat(ABC):
 
     Instances are immutable and hold no tensor.
     """
+
+    is_plain: ClassVar[bool] = False
+    """Whether it stores floats as floats: of another dtype, or in another order."""
 
     @property
     def rows_together(self) -> int:

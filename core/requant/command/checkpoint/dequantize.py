@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_destination(parser)
     options.add_dtype_option(parser)
     options.add_certify_option(parser)
+    options.add_like_option(parser)
     conversion.add_run_options(parser)
     add_progress_option(parser)
 

@@ -24,8 +24,14 @@ _SHOWN = 100
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("a", type=options.place, metavar="A", help="a model, quantized or not")
+    parser.add_argument("a", type=options.place, metavar="A", help="a model, quantized or not; or a GGUF file")
     parser.add_argument("b", type=options.place, metavar="B", help="the other")
+    parser.add_argument(
+        "--like",
+        type=options.place,
+        metavar="MODEL",
+        help="of GGUF files: the directory of the same model, with its config.json. Default: the other model",
+    )
     parser.add_argument(
         "--numbers",
         action="store_true",
@@ -44,12 +50,11 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     """Compare."""
     choose_kernels()
     from requant.checkpoint.verify.difference import diff
-    from requant.checkpoints import open_source
+    from requant.checkpoints import open_both
 
     compile_missing(output.kernels)
-    result = diff(
-        open_source(arguments.a), open_source(arguments.b), numbers=arguments.numbers, threads=arguments.threads
-    )
+    a, b = open_both(arguments.a, arguments.b, arguments.like)
+    result = diff(a, b, numbers=arguments.numbers, threads=arguments.threads)
     kinds = _kinds(result)
     members: dict[str, Any] = {"compared": result.compared, "equal": _equal(result), "kinds": list(map(asdict, kinds))}
     lines = []

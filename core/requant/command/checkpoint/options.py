@@ -40,8 +40,8 @@ def add_destination(parser: argparse.ArgumentParser) -> None:
         "destination",
         type=place,
         metavar="DESTINATION",
-        help="the directory or URL to write; a file if SOURCE is a file. Complete files of a run that did not "
-        "finish are kept",
+        help="the directory or URL to write; a file if SOURCE is one, without --like. Complete files of a run that did "
+        "not finish are kept",
     )
 
 
@@ -131,6 +131,18 @@ def add_dtype_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_like_option(parser: argparse._ActionsContainer, *, of_target: bool = False) -> None:
+    """Add `--like`."""
+    from_target = "; to a GGUF file, that file of the same model in F32, F16 or BF16, which convert_hf_to_gguf.py made"
+    parser.add_argument(
+        "--like",
+        type=place,
+        metavar="MODEL",
+        help="from a GGUF file to safetensors: the directory of the same model, of which config.json, tokenizer and "
+        f"names are taken, and the weights are not read{from_target if of_target else ''}",
+    )
+
+
 def add_certify_option(parser: argparse.ArgumentParser) -> None:
     """Add `--certify`."""
     parser.add_argument(
@@ -181,7 +193,7 @@ def planned(arguments: argparse.Namespace, direction: Direction) -> tuple[Store,
     from requant.checkpoint.plan.planner import plan_conversion
     from requant.checkpoints import open_source
 
-    source = open_source(arguments.source)
+    source = open_source(arguments.source, getattr(arguments, "like", None))
     return source, plan_conversion(source, request_of(arguments, direction))
 
 

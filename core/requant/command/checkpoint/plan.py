@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_quantization_options(parser)
     single_file.add_options(parser)
     options.add_dtype_option(parser)
+    options.add_like_option(parser)
     options.add_json_option(parser)
     parser.add_argument("--destination", help="where the result will be written; needed for --output")
     parser.add_argument(
@@ -40,6 +41,8 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         arguments.refuse("--output needs --destination")
     if single_file.is_single_file(arguments):
         return single_file.run(arguments, output)
+    if arguments.like is not None:
+        options.refuse_given(arguments, ("output",), "is not for GGUF files")
     if arguments.dequantize:
         options.refuse_given(arguments, options.OF_QUANTIZATION, "is not for --dequantize")
     choose_kernels()

@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_quantization_options(parser)
     options.add_dtype_option(parser)
     options.add_certify_option(parser)
+    options.add_like_option(parser)
     single_file.add_options(parser)
     conversion.add_run_options(parser)
     add_progress_option(parser)

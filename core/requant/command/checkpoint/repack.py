@@ -4,6 +4,9 @@ Each number that the source holds is compared with the one that is written. A we
 exactly is refused, with the first such number, unless --allow-rounding is given. --dry-run reads the whole source, and
 says for each weight whether it is exact. The manifest has the verdict of each tensor and the SHA-256 of all files.
 
+From a GGUF file (SOURCE) with --like DIRECTORY, and into one (DESTINATION) with --like FILE; the numbers of a GGUF file
+are those that ggml computes.
+
 The same command continues a run that did not finish: files that are complete are kept.
 """
 
@@ -11,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 
-from requant.command.checkpoint import conversion, options
+from requant.command.checkpoint import conversion, into_gguf, options
 from requant.command.output import Output, add_progress_option
 
 HELP = "move a quantized model to another format, exactly or not at all"
@@ -30,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="without --scheme the dtype of the weights; with it the dtype of scales that are not of a fixed one. "
         "Default for scales: that of the source's, or of config.json",
     )
+    options.add_like_option(parser, of_target=True)
     parser.add_argument(
         "--allow-rounding",
         action="store_true",
@@ -42,7 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, output: Output) -> int:
     """Move the model."""
     from requant.checkpoint.plan.model import Direction, Repack
+    from requant.checkpoints import is_gguf
 
+    if is_gguf(arguments.source) and is_gguf(arguments.destination):
+        arguments.refuse("one GGUF file becomes another by quantize and dequantize")
+    if is_gguf(arguments.destination):
+        return into_gguf.run(arguments, output)
+    if is_gguf(arguments.source) and arguments.like is None:
+        arguments.refuse("a GGUF file needs --like, the directory of the same model")
     arguments.schemes = arguments.targets = None
     if arguments.scheme is None and arguments.dtype is None:
         arguments.refuse("one of --scheme and --dtype is required")

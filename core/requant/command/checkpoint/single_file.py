@@ -42,8 +42,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def is_single_file(arguments: argparse.Namespace) -> bool:
-    """Return whether the source is such a file, by its name, and no directory. Refuse options that are not for what it
-    is.
+    """Return whether the source is such a file, by its name, and no directory, and becomes one. Refuse options that are
+    not for what it is.
     """
     source: str = arguments.source
     is_directory = source.endswith("/") or os.path.isdir(os.path.expanduser(source))
@@ -52,6 +52,12 @@ def is_single_file(arguments: argparse.Namespace) -> bool:
         options.refuse_given(arguments, ("block_size", "symmetric"), "is only for ONNX models")
     if kind != _GGUF:
         options.refuse_given(arguments, ("imatrix", "pure"), "is only for GGUF files")
+    if kind == _GGUF and getattr(arguments, "like", None) is not None:
+        options.refuse_given(arguments, ("imatrix", "pure"), "is only for GGUF files that become GGUF files")
+        if getattr(arguments, "engine", "threads") != "threads":
+            arguments.refuse("--engine is only for safetensors models")
+        return False
+    options.refuse_given(arguments, ("like",), "is only for a GGUF file that becomes safetensors")
     if kind not in (_GGUF, _ONNX):
         return False
     if kind == _ONNX:

@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("checkpoint", type=options.place, metavar="CHECKPOINT", help="the converted model")
     parser.add_argument("--source", type=options.place, help="the model that it was converted from")
+    options.add_like_option(parser)
     parser.add_argument(
         "--sample",
         type=float,
@@ -72,7 +73,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
     report = checkpoint_report(
         open_source(arguments.checkpoint),
-        None if arguments.source is None else open_source(arguments.source),
+        None if arguments.source is None else open_source(arguments.source, arguments.like),
         request=request,
         sample=arguments.sample,
         seed=arguments.seed,

@@ -98,7 +98,8 @@ def _f16(column: Array) -> Array:
         return column.astype("<f2").reshape(-1, 1).view("|u1")
 
 
-def _packed(codes: Array, format_: GgufFormat) -> list[Array]:
+def packed_codes(codes: Array, format_: GgufFormat) -> list[Array]:
+    """Return the parts of blocks [n, some bytes] that hold codes, uint8 [n, 32], as `unpacked_codes` returns them."""
     rows = codes.reshape(-1, BLOCK)
     if format_.bits == 8:
         return [rows]
@@ -106,7 +107,8 @@ def _packed(codes: Array, format_: GgufFormat) -> list[Array]:
     return [np.packbits(rows >> 4, axis=1, bitorder="little"), nibbles] if format_.bits == 5 else [nibbles]
 
 
-def _unpacked(blocks: Array, format_: GgufFormat) -> Array:
+def unpacked_codes(blocks: Array, format_: GgufFormat) -> Array:
+    """Return the codes of blocks [n, bytes] as they are stored, uint8 [n, 32]; those of Q8_0 are int8 as bytes."""
     if format_.bits == 8:
         return np.ascontiguousarray(blocks[:, -BLOCK:])
     nibbles = blocks[:, -_HALF:]
@@ -144,7 +146,7 @@ def quantize_gguf(values: Array, format_name: str) -> GgufTensor:
         largest = (1 << format_.bits) - 1
         kernels.quantize_shifted(source, BLOCK, subtracted, reciprocals, format_.zero + 0.5, largest, codes)
     heads = [_f16(scales), _f16(lowest)] if format_.has_minimum else [_f16(scales)]
-    return GgufTensor(format_name, shape, np.concatenate([*heads, *_packed(codes, format_)], axis=1).reshape(-1))
+    return GgufTensor(format_name, shape, np.concatenate([*heads, *packed_codes(codes, format_)], axis=1).reshape(-1))
 
 
 def dequantize_gguf(tensor: GgufTensor) -> Array:
@@ -162,7 +164,7 @@ def dequantize_gguf(tensor: GgufTensor) -> Array:
     table = (codes.view("|i1") if format_.bits == 8 else codes).astype("<f4") - np.float32(format_.zero)
     target = np.empty(count * BLOCK, "<f4")
     scales = np.ascontiguousarray(heads[:, 0])
-    kernels.scale_blocks(_unpacked(blocks, format_).reshape(-1), table, scales, BLOCK, target)
+    kernels.scale_blocks(unpacked_codes(blocks, format_).reshape(-1), table, scales, BLOCK, target)
     if format_.has_minimum:
         with np.errstate(over="ignore", invalid="ignore"):
             target.reshape(count, BLOCK)[...] += heads[:, 1:]

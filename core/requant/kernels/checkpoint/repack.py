@@ -80,7 +80,9 @@ def numbers_in_units(
     scales: In[F64],
     target: Out[F32],  # [rows, columns]
 ) -> None:
-    """Divide by scales. Where the quotient is not finite, an infinity gives 1 or -1, and all else 0."""
+    """Divide by scales. Where the quotient is not finite, an infinity gives 1 or -1, which times the scale has its
+    sign, and all else 0.
+    """
     per_row = (columns + width - 1) // width
     for row in range(rows):
         block = row // height * per_row
@@ -90,5 +92,5 @@ def numbers_in_units(
             for i in range(row * columns + column, row * columns + min(column + width, columns)):
                 number = numbers[i]
                 unit = number / scale
-                sign = np.copysign(1.0, number) if abs(number) == np.inf else 0.0
+                sign = np.copysign(1.0, number) * np.copysign(1.0, scale) if abs(number) == np.inf else 0.0
                 target[i] = np.float32(unit if abs(unit) < np.inf else sign)

@@ -7,15 +7,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from requant.checkpoint.profiles import COMPRESSED_TENSORS_CPU
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.weights.awq import Awq
+from requant.checkpoint.weights.blocks import Block
 from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
 from requant.checkpoint.weights.floats import bits_of
 from requant.checkpoint.weights.gptq import Gptq
 from requant.checkpoint.weights.nf4 import Nf4
+from requant.checkpoint.weights.repack import SourceNumbers
+from requant.checkpoint.weights.search import ELEMENT_E2M1, ELEMENT_E2M3, ELEMENT_E4M3, Element, squared_errors
 from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 from requant.self_test.known_calls import SHAPE, KnownCall, reals
 
@@ -62,6 +66,40 @@ KNOWN_WEIGHTS = (
     _known("MXFP4A16", "BF16", "f3302546a01a1e0c"),
     _known("MXFP4A16", "F16", "b6e260827961aa7c"),
     _known("MXFP4A16", "F32", "6364c052b1cb146c"),
+    _known("MXFP6A16", "BF16", "80fe281d5ba4c624"),
+    _known("MXFP6A16", "F16", "3ca2a1e8637f28e3"),
+    _known("MXFP6A16", "F32", "c55a0b20d43a3449"),
+)
+
+_BLOCK = Block(5, 20)
+"""Cut off at both edges."""
+
+
+def _errors() -> Iterable[Array]:
+    """Yield the squared errors of each kind of element, with and without zero points."""
+    rows = weights("F32")
+    scales = np.geomspace(0.25, 64, 28, dtype=np.float32).reshape(7, 4)
+    for element in (ELEMENT_E2M1, ELEMENT_E2M3, ELEMENT_E4M3, Element.integer(4)):
+        yield squared_errors(rows, "F32", _BLOCK, element, scales, None)
+    yield squared_errors(rows, "F32", _BLOCK, Element.integer(4), scales, np.rint(scales) % 7)
+
+
+def _scales_that_hold() -> Iterable[Array]:
+    """Yield all that a repack of codes with zero points asks of kernels."""
+    form = scheme_named("W4A16_ASYM:group=16").format(COMPRESSED_TENSORS_CPU.name)
+    stored = {region.suffix: array for region, array in form.quantize(weights("F32"), "F32", SHAPE, 0)}
+    rows = StoredRows.whole(stored, form.stored("F32", SHAPE), SHAPE)
+    source = SourceNumbers(form.scaled_codes(rows), form.numbers(rows))
+    yield source.numbers
+    yield from source.peaks(_BLOCK)
+    scales, _ = source.scales_of_integers(_BLOCK, 0.0, 15.0, zero_points=False)
+    yield from source.steps(_BLOCK, scales)
+    yield source.in_units(scales, _BLOCK)
+
+
+KNOWN_SCALES = (
+    KnownCall("errors of searched scales", _errors, "a87c56f885d03763"),
+    KnownCall("scales that hold other codes", _scales_that_hold, "0d0bae2790042ad3"),
 )
 
 

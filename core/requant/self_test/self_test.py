@@ -21,7 +21,7 @@ from requant.self_test.known_calls import KNOWN_CALLS
 from requant.self_test.known_conversions import KNOWN_ANSWERS
 from requant.self_test.known_gguf import KNOWN_GGUF
 from requant.self_test.known_sums import KNOWN_SUMS
-from requant.self_test.known_weights import KNOWN_WEIGHT_LAYOUTS, KNOWN_WEIGHTS
+from requant.self_test.known_weights import KNOWN_SCALES, KNOWN_WEIGHT_LAYOUTS, KNOWN_WEIGHTS
 
 __all__ = ["CacheDirectoryError", "Compilation", "prepare_kernels", "run_self_test"]
 
@@ -54,7 +54,7 @@ def _checks() -> Iterator[_Check]:
     for each in KNOWN_SUMS:
         kind = "products" if each.weights is None else f"convolution with {each.weights} weights"
         yield _Check(f"{kind} of {each.lhs} by {each.rhs} in {each.accumulator}", each.actual, each.digest)
-    for call in (*KNOWN_CALLS, *KNOWN_WEIGHTS, *KNOWN_WEIGHT_LAYOUTS, *KNOWN_GGUF):
+    for call in (*KNOWN_CALLS, *KNOWN_WEIGHTS, *KNOWN_WEIGHT_LAYOUTS, *KNOWN_SCALES, *KNOWN_GGUF):
         yield _Check(call.name, call.actual, call.digest)
 
 

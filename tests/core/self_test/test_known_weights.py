@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from requant.checkpoint.weights.blocks import Block, Extremes
 from requant.checkpoint.weights.floats import bits_of
 from requant.self_test.digest import digest
 from requant.self_test.known_calls import KnownCall, reals
-from requant.self_test.known_weights import KNOWN_WEIGHTS, weights
+from requant.self_test.known_weights import KNOWN_SCALES, KNOWN_WEIGHTS, weights
 from tests.support import exact_weights
 from tests.support.cases import sample
 
@@ -38,3 +40,23 @@ def test_the_oracle_gives_each_known_answer(call: KnownCall) -> None:
     order = ("weight", "weight_packed", "weight_scale", "weight_zero_point", "weight_shape", "weight_global_scale")
     arrays = [stored[suffix] for suffix in order if suffix in stored]
     assert digest([*arrays, bits_of(values, dtype)]) == call.digest
+
+
+def test_scales_that_hold_other_codes() -> None:
+    """By blocks of 5 rows and 20 columns, in exact numbers."""
+    numbers, peaks, of_peaks, low, high, units = KNOWN_SCALES[1].call()
+    for top, left in np.ndindex(peaks.shape):
+        rows, columns = slice(5 * top, 5 * top + 5), slice(20 * left, 20 * left + 20)
+        block = [Fraction(float(each)) for each in numbers[rows, columns].flat]
+        assert peaks[top, left] == max(map(abs, block))
+        place = np.unravel_index(np.abs(numbers[rows, columns]).argmax(), units[rows, columns].shape)
+        unit = Fraction(float(units[rows, columns][0, 0]))
+        if unit:
+            # That of the first element, which has a code other than its zero point.
+            scale = block[0] / round(unit)
+            steps = [round(each / scale) for each in block]
+            assert (low[top, left], high[top, left]) == (min(steps), max(steps))
+            quotients = [np.float32(float(each / scale)) for each in block]
+            assert units[rows, columns].ravel().tolist() == pytest.approx(quotients, rel=2**-23)
+        whole = Fraction(float(numbers[rows, columns][place])) / Fraction(float(of_peaks[top, left]))
+        assert whole.denominator == 1

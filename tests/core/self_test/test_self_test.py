@@ -33,7 +33,7 @@ from requant.self_test.known_calls import KNOWN_CALLS, KnownCall
 from requant.self_test.known_conversions import ELEMENTS, KNOWN_ANSWERS, KnownAnswer, inputs
 from requant.self_test.known_gguf import KNOWN_GGUF
 from requant.self_test.known_sums import KNOWN_SUMS, KnownSums
-from requant.self_test.known_weights import KNOWN_WEIGHT_LAYOUTS, KNOWN_WEIGHTS
+from requant.self_test.known_weights import KNOWN_SCALES, KNOWN_WEIGHT_LAYOUTS, KNOWN_WEIGHTS
 from tests.oracles import casts as cast_oracle
 from tests.oracles import profiles as profile_oracle
 from tests.oracles import quantiles as quantile_oracle
@@ -269,7 +269,7 @@ def calls_pass_through(pass_on: Callable[[Kernel, Callable[..., Any], tuple[Any,
 def runs() -> list[Callable[[], str]]:
     """Each known answer by itself."""
     return [
-        *(call.actual for call in (*KNOWN_CALLS, *KNOWN_WEIGHTS, *KNOWN_WEIGHT_LAYOUTS, *KNOWN_GGUF)),
+        *(call.actual for call in (*KNOWN_CALLS, *KNOWN_WEIGHTS, *KNOWN_WEIGHT_LAYOUTS, *KNOWN_SCALES, *KNOWN_GGUF)),
         *(known.actual for known in KNOWN_SUMS),
         *(known.actual for known in KNOWN_ANSWERS),
     ]

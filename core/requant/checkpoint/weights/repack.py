@@ -48,16 +48,8 @@ class SourceNumbers:
 
         `largest`: the value of the largest code.
         """
-        rows, columns = self.numbers.shape
-        shape = self._grid(block)
-        patterns, scales = np.full(shape, -1, np.int64), np.zeros(shape, np.float32)
-        now = self.codes.block
-        peaks_of_blocks(
-            self.numbers.reshape(-1).view(np.int64), rows, columns, *_within(block, rows, columns),
-            np.ascontiguousarray(self.codes.scales, np.float32).reshape(-1), *_within(now, rows, columns),
-            patterns.reshape(-1), scales.reshape(-1),
-        )  # fmt: skip
-        peaks, ideal = np.maximum(patterns, 0).view(np.float64), np.abs(scales).astype(np.float64)
+        peaks, scales = self.peaks(block)
+        ideal, now = np.abs(scales).astype(np.float64), self.codes.block
         spans = block.height > now.height or block.width > now.width
         if spans and self.outer is not None and frexp(self.outer)[0] == 0.5:
             ideal = np.where(np.isfinite(ideal) & self._several(block), self.outer, ideal)
@@ -68,6 +60,28 @@ class SourceNumbers:
             needed = exponents - exponents_of_largest + (of_peak > of_largest)
             return np.where(peaks == 0, ideal, np.ldexp(significands, needed))
 
+    def peaks(self, block: Block) -> tuple[Array, Array]:
+        """Return the largest magnitude of each block, f64, and the scale that it has now, f32."""
+        rows, columns = self.numbers.shape
+        shape = self._grid(block)
+        patterns, scales = np.full(shape, -1, np.int64), np.zeros(shape, np.float32)
+        peaks_of_blocks(
+            self.numbers.reshape(-1).view(np.int64), rows, columns, *_within(block, rows, columns),
+            np.ascontiguousarray(self.codes.scales, np.float32).reshape(-1),
+            *_within(self.codes.block, rows, columns), patterns.reshape(-1), scales.reshape(-1),
+        )  # fmt: skip
+        return np.maximum(patterns, 0).view(np.float64), scales
+
+    def steps(self, block: Block, scales: Array) -> tuple[Array, Array]:
+        """Return the lowest and the highest of rint(number / scale) in each block, f64. `scales`: f64."""
+        rows, columns = self.numbers.shape
+        low, high = np.full(scales.shape, np.inf), np.full(scales.shape, -np.inf)
+        steps_of_blocks(
+            self.numbers.reshape(-1), rows, columns, *_within(block, rows, columns),
+            scales.reshape(-1), low.reshape(-1), high.reshape(-1),
+        )  # fmt: skip
+        return low, high
+
     def scales_of_integers(
         self, block: Block, lowest: float, highest: float, *, zero_points: bool
     ) -> tuple[Array, Array | None]:
@@ -75,17 +89,11 @@ class SourceNumbers:
 
         `lowest`, `highest`: of the codes. A block with more than one scale gets that of its first element.
         """
-        rows, columns = self.numbers.shape
-        shape = self._grid(block)
         scales = self.of_first_elements(self.codes.scales, block).astype(np.float64)
         if not zero_points:
             return scales, None
-        low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
-        steps_of_blocks(
-            self.numbers.reshape(-1), rows, columns, *_within(block, rows, columns),
-            scales.reshape(-1), low.reshape(-1), high.reshape(-1),
-        )  # fmt: skip
-        points: Array = np.zeros(shape)
+        low, high = self.steps(block, scales)
+        points: Array = np.zeros(scales.shape)
         if self.codes.zero_points is not None:
             points = np.nan_to_num(self.of_first_elements(self.codes.zero_points, block).astype(np.float64))
         # The lowest code becomes the lowest, as far as all codes stay in range.

@@ -88,7 +88,7 @@ class Search:
             best, least = whole, np.full(whole[0].shape, _LARGEST[dtype], np.float32)
             for step in range(self.steps):
                 tried = tuple(rounded(each * np.float32(1 - step / self.grid), dtype) for each in whole)
-                errors = _errors(rows, dtype, block, element, *parameters(tried))
+                errors = squared_errors(rows, dtype, block, element, *parameters(tried))
                 better = errors < least
                 least = np.where(better, errors, least)
                 best = tuple(np.where(better, new, old) for new, old in zip(tried, best, strict=True))
@@ -100,7 +100,10 @@ EXPANDED_MSE = Search("nvfp4_expanded_mse", (("norm", 2.0),), grid=200.0, steps=
 """The observer of NVFP4: from 1.8 times the extremes down to 0.8 times."""
 
 
-def _errors(rows: Array, dtype: str, block: Block, element: Element, scales: Array, zero_points: Array | None) -> Array:
+def squared_errors(
+    rows: Array, dtype: str, block: Block, element: Element, scales: Array, zero_points: Array | None
+) -> Array:
+    """Return the error of each block with its scale and zero point, f32 rounded to `dtype`."""
     count, columns = rows.shape
     parameters_checked(scales, zero_points, count, columns, block)
     totals = np.empty(scales.shape, np.float32)

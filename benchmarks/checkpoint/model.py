@@ -62,7 +62,7 @@ def write(folder: Path, *, layers: int = 8, shards: int = 5, sparse: bool = Fals
         with (folder / name).open("wb") as file:
             file.write(head_bytes(header))
             for entry in () if sparse else header.tensors:
-                file.write(_weights(random, entry.shape).data)
+                file.write(weights(random, entry.shape).data)
             file.truncate(header.size)
     if shards > 1:
         index = {
@@ -86,7 +86,7 @@ def _bytes(shape: Shape) -> int:
     return 2 * int(np.prod(shape))
 
 
-def _weights(random: np.random.Generator, shape: Shape) -> np.ndarray[tuple[int, ...], np.dtype[np.uint16]]:
+def weights(random: np.random.Generator, shape: Shape) -> np.ndarray[tuple[int, ...], np.dtype[np.uint16]]:
     """Return normal values of deviation 0.02 as BF16: the upper half of their f32."""
     values = random.standard_normal(shape, np.float32)
     values *= np.float32(0.02)

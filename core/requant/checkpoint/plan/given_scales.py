@@ -64,6 +64,7 @@ class GivenScales:
         return self._steps.get(weight, [])
 
     def _of_inputs(self, scales: Scales, inputs: Mapping[str, str], quantized: set[str]) -> None:
+        # Those of which something is said.
         found: set[str] = set()
         for name, number in scales:
             before, _, last = name.rpartition(".")
@@ -76,6 +77,7 @@ class GivenScales:
             elif module not in inputs:
                 self._refuse(name, "the scheme of the module has no scale of inputs", "remove it")
             elif stated not in (None, inputs[module]):
+                found.add(tensor)
                 wanted = f"{tensor}, {_WHAT[inputs[module]]}"
                 self._refuse(name, f"the scheme of the module has another parameter: {wanted}", "give that")
             elif tensor in found:
@@ -86,7 +88,7 @@ class GivenScales:
                 dtype = "F32" if inputs[module] == INPUT_GLOBAL_SCALE else self._weights[weight]
                 self._add(weight, name, tensor, dtype, number)
         missing = [module for module, suffix in inputs.items() if f"{module}.{suffix}" not in found]
-        if missing and not self._refusals.count:
+        if missing:
             self._refusals.add(
                 f"there is no scale for the inputs of {abbreviate(missing)}",
                 f"give input_scales with {excerpt(missing[0])}.{inputs[missing[0]]}, {_WHAT[inputs[missing[0]]]}, and "
@@ -116,7 +118,7 @@ class GivenScales:
             for parameter in OF_KV_CACHE
             if parameter not in given.get(module, ())
         ]
-        if missing and not self._refusals.count:
+        if missing:
             self._refusals.add(
                 f"there is no {abbreviate(missing)}, and other modules of the same kind have theirs",
                 f"give kv_scales with {excerpt(missing[0])} and so on",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -58,12 +59,12 @@ def scales_from(given: Mapping[str, float] | str | os.PathLike[str], parameters:
     for name, number in scales.items():
         if not isinstance(name, str):
             raise ParameterError(f"{where} has the name {excerpt(repr(name))}; expected text")
-        if isinstance(number, bool) or not isinstance(number, int | float):
+        if isinstance(number, bool) or not isinstance(number, Real):
             raise ParameterError(f"{where} has {excerpt(repr(number))} for '{excerpt(name)}'; expected a number")
     return in_order(scales)
 
 
-def in_order(scales: Mapping[str, int | float]) -> Scales:
+def in_order(scales: Mapping[str, float]) -> Scales:
     """Return scales in the order of their names. An integer that f64 does not reach is infinite."""
     return tuple((name, _as_float(number)) for name, number in sorted(scales.items()))
 
@@ -83,7 +84,7 @@ def number_of(data: bytes, dtype: str) -> float:
     return float(values(np.frombuffer(data, DTYPES[dtype].array), dtype)[0])
 
 
-def _as_float(number: int | float) -> float:
+def _as_float(number: float) -> float:
     try:
         return float(number)
     except OverflowError:

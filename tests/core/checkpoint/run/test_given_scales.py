@@ -26,6 +26,7 @@ from requant.checkpoints import conversion_request
 from requant.command.exit_status import DONE, WRONG_USAGE
 from requant.command.main import main
 from requant.errors import CheckpointError, ParameterError, RequantError, StorageError
+from tests.core.checkpoint.plan.test_refusals_say_what_to_do import ADVICE
 from tests.support.hand_made_plan import Tensors, write_safetensors
 from tests.support.model_directory import contents
 from tests.support.safetensors_files import read_safetensors
@@ -75,7 +76,7 @@ def make(folder: Path, dtype: str = "BF16") -> Path:
     shapes = {f"model.layers.{layer}.{name}": shape for layer in range(2) for name, shape in MATRICES.items()}
     for number, (name, shape) in enumerate({**shapes, "lm_head": (HIDDEN, HIDDEN), "model.norm": (HIDDEN,)}.items()):
         values = random.standard_normal(shape).astype(np.float32)
-        bits = {
+        bits: Any = {
             "BF16": (values.view(np.uint32) >> 16).astype(np.uint16),
             "F16": values.astype(np.float16).view(np.uint16),
             "F32": values,
@@ -204,7 +205,8 @@ def test_ways_to_state_them(model: Path, tmp_path: Path) -> None:
         write_safetensors(tmp_path / "shards" / f"{number}.safetensors", {name: tensors[name] for name in half})
     of_modules = {name.removesuffix(".input_scale"): number for name, number in exact.items()}
     ways: list[Any] = [exact, of_modules, tmp_path / "scales.json", str(tmp_path / "scales.safetensors")]
-    plans = [planned(model, "FP8", input_scales=way) for way in (*ways, tmp_path / "shards")]
+    ways += [tmp_path / "shards", {name: np.float32(number) for name, number in exact.items()}]
+    plans = [planned(model, "FP8", input_scales=way) for way in ways]
     assert len({plan.digest for plan in plans}) == 1
     assert all(plan.request.input_scales == tuple(sorted(exact.items())) for plan in plans)
     assert request_of(json.loads(json.dumps(plans[0].request.members))) == plans[0].request
@@ -298,7 +300,11 @@ REFUSED: dict[str, tuple[str, Callable[[], dict[str, Any]], str]] = {
         lambda: {"input_scales": {**without(INPUTS, UP), f"{UP}.input_scale": 1.0}},
         r"input_global_scale, 448 \* 6 / largest magnitude of the inputs: give",
     ),
-    "twice": ("FP8", lambda: {"input_scales": {**INPUTS, f"{UP}.input_scale": 1.0}}, "two scales|a scale by its own"),
+    "twice": (
+        "FP8",
+        lambda: {"input_scales": {**INPUTS, f"{UP}.input_scale": 1.0}},
+        "its own name too: remove one",
+    ),
     "missing": (
         "FP8",
         lambda: {"input_scales": without(INPUTS, "up_proj", "o_proj")},
@@ -338,8 +344,9 @@ REFUSED: dict[str, tuple[str, Callable[[], dict[str, Any]], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str, model: Path) -> None:
     scheme, options, said = REFUSED[name]
-    with pytest.raises(CheckpointError, match=said):
+    with pytest.raises(CheckpointError, match=said) as refused:
         planned(model, scheme, **options())
+    assert ADVICE.search(refused.value.detail)
 
 
 def test_all_that_is_wrong_is_said_at_once(model: Path) -> None:

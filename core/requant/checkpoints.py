@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from requant.checkpoint.given_scales import OF_INPUTS, OF_KV_CACHE, scales_from
 from requant.checkpoint.plan.model import Direction, NotFinite, Repack, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import RunReport, run_plan
@@ -26,6 +27,8 @@ _NOT_FINITE = {str(each): each for each in NotFinite}
 Location = str | os.PathLike[str]
 Schemes = str | Sequence[tuple[str, Sequence[str]]]
 """The name of a scheme, or several, each with the modules that it is for."""
+GivenScales = Mapping[str, float] | Location
+"""Scales of activations by name, or where they are."""
 
 
 def quantize_checkpoint(
@@ -40,6 +43,8 @@ def quantize_checkpoint(
     dtype: str | None = None,
     certify: bool = False,
     like: Location | None = None,
+    input_scales: GivenScales | None = None,
+    kv_scales: GivenScales | None = None,
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> RunReport:
@@ -62,6 +67,12 @@ def quantize_checkpoint(
     exact, widened or rounded; so do `verdicts` of the report.
     like: for a GGUF file, the directory of the same model as Hugging Face's libraries store it: names, config.json,
     tokenizer and other files are taken from there, and its weights are not read.
+    input_scales: scales of activations that were found with data, for `FP8` and `NVFP4`: a mapping from the name of a
+    module, or of its tensor, to a number; the path or URL of a JSON file with such an object; or safetensors, a file or
+    a directory, with tensors of one element. `X.input_scale` of FP8 is largest magnitude / 448, `X.input_global_scale`
+    of NVFP4 is 448 * 6 / largest magnitude.
+    kv_scales: likewise `X.k_scale` and `X.v_scale` of attention modules X, largest magnitude / 448, for any scheme of
+    compressed-tensors: keys and values are then kept in FP8.
     threads: default: the CPUs that this process may use.
     progress: called after each piece of the work, by one thread at a time.
 
@@ -78,6 +89,8 @@ def quantize_checkpoint(
         not_finite=not_finite,
         dtype=dtype,
         certify=certify,
+        input_scales=input_scales,
+        kv_scales=kv_scales,
     )
     return _converted(source, destination, request, threads, progress, like)
 
@@ -154,6 +167,8 @@ def conversion_request(
     dtype: str | None = None,
     repack: Repack = Repack.NO,
     certify: bool = False,
+    input_scales: GivenScales | None = None,
+    kv_scales: GivenScales | None = None,
 ) -> Request:
     """Return the request with these options. Raise UnknownNameError for a name that does not exist, ParameterError."""
     schemes = _schemes(scheme, _patterns("targets", targets))
@@ -168,6 +183,8 @@ def conversion_request(
         dtype=dtype,
         repack=repack,
         certify=certify or repack is not Repack.NO,
+        input_scales=() if input_scales is None else scales_from(input_scales, OF_INPUTS),
+        kv_scales=() if kv_scales is None else scales_from(kv_scales, OF_KV_CACHE),
     )
 
 

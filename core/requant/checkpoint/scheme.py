@@ -30,6 +30,7 @@ class Scheme:
     whether the weights of a fused set (q/k/v_proj, gate/up_proj) share a scale. `always_ignored`: more entries of
     `ignore`, for modules that its loaders never take quantized. `metadata`: that of the files' headers. `group`: what
     config.json says of a group of modules, without its targets; None where it cannot say it of a part of the modules.
+    `input_scale`: the parameter that a module has for its inputs, which is found with data; None for none.
     `make_files`: what its loaders look for beside config.json.
     """
 
@@ -43,6 +44,7 @@ class Scheme:
     metadata: Mapping[str, str] | None = None
     group: Mapping[str, Any] | None = None
     make_files: MakeFiles | None = None
+    input_scale: str | None = None
 
     def format(self, profile: str) -> WeightFormat:
         """Return the weight format by a profile. Raises UnknownNameError, or ParameterError if it is for others."""

@@ -15,18 +15,21 @@ from requant.checkpoint.scheme import Preset, Scheme
 from requant.errors import UnknownNameError
 from requant.errors.names import entry_named, in_any_case
 
-__all__ = ["SCHEMES", "Scheme", "scheme_named"]
+__all__ = ["GIVEN_SCHEMES", "SCHEMES", "Scheme", "scheme_named"]
 
-_PRESETS: Mapping[str, Preset] = {
+_WITHOUT_DATA: Mapping[str, Preset] = {
     **compressed_tensors.PRESETS,
     **methods.PRESETS,
     **model_optimizer.PRESETS,
 }
+_PRESETS: Mapping[str, Preset] = {**_WITHOUT_DATA, **compressed_tensors.GIVEN_PRESETS}
 
 _OF_GGUF = re.compile(r"(?:Q[1-8]_(?:[01]|K(?:_[SML])?)|I?Q[1-4]_(?:XXS|XS|NL|S|M|XXL)|TQ[12]_0)", re.IGNORECASE)
 
-SCHEMES = tuple(_PRESETS)
-"""The names, without options."""
+SCHEMES = tuple(_WITHOUT_DATA)
+"""The names of those that need no data, without options."""
+GIVEN_SCHEMES = tuple(compressed_tensors.GIVEN_PRESETS)
+"""The names of those with scales of activations that are given."""
 
 
 def scheme_named(name: str) -> Scheme:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from requant.checkpoint.profiles import COMPRESSED_TENSORS_CPU, COMPRESSED_TENSORS_CUDA
-from requant.checkpoint.quantization_config.compressed_tensors import PRESETS
+from requant.checkpoint.quantization_config.compressed_tensors import GIVEN_PRESETS, PRESETS
 from requant.checkpoint.schemes import scheme_named
 from requant.errors import CheckpointError, ParameterError, UnknownNameError
 from tests.support.page_table import DOCS
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", [*PRESETS, *GIVEN_PRESETS])
 def test_each_has_a_format_for_both_profiles(name: str) -> None:
     scheme = scheme_named(name)
     assert scheme.name == name
     assert scheme.profiles == (COMPRESSED_TENSORS_CPU.name, COMPRESSED_TENSORS_CUDA.name)
     for profile in scheme.profiles:
         assert scheme.format(profile).stored("BF16", (256, 256))
-    assert scheme.fused == (name == "NVFP4A16")
+    assert scheme.fused == (name in ("NVFP4A16", "NVFP4"))
     config = scheme.quantization_config(["Linear"], ["lm_head"])
     assert (config["quant_method"], config["ignore"]) == ("compressed-tensors", ["lm_head"])
     assert config["version"] == COMPRESSED_TENSORS_CPU.version == COMPRESSED_TENSORS_CUDA.version
@@ -69,6 +69,9 @@ def test_options() -> None:
         "FP8_DYNAMIC:asymmetric",
         "FP8_BLOCK:tensor",
         "NVFP4A16:group=32",
+        "FP8:channel",
+        "FP8:mse",
+        "NVFP4:group=32",
         "MXFP4A16:channel",
         "W8A8:" + "x" * 5000,
     ],
@@ -95,9 +98,6 @@ def test_names_of_gguf_files_point_to_their_converter(name: str) -> None:
 def test_unknown_names_get_a_suggestion() -> None:
     with pytest.raises(UnknownNameError, match="did you mean W4A16"):
         scheme_named("w4-a16")
-    # llm-compressor's FP8 asks for a calibration.
-    with pytest.raises(UnknownNameError, match="FP8_DYNAMIC"):
-        scheme_named("FP8")
     with pytest.raises(UnknownNameError, match="compressed-tensors-cpu"):
         scheme_named("W8A8").format("compressed-tensors")
 

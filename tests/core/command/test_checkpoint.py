@@ -25,7 +25,7 @@ from requant.checkpoint.name_patterns import NamePatterns
 from requant.checkpoint.plan.model import Direction
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.work import Progress
-from requant.checkpoint.schemes import SCHEMES
+from requant.checkpoint.schemes import GIVEN_SCHEMES, SCHEMES
 from requant.checkpoints import conversion_request, open_source
 from requant.command.checkpoint.conversion import serving_command
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
@@ -167,11 +167,12 @@ def test_embeddings_heads_and_routers_stay_unless_none_is_given(
 def test_schemes_are_listed_with_their_bits_and_loaders(capsys: pytest.CaptureFixture[str]) -> None:
     assert checkpoint("schemes", "--json") == 0
     listed = {each["name"]: each for each in json.loads(capsys.readouterr().out)["schemes"] if each["of"] != "GGUF"}
-    assert [name for name, each in listed.items() if each["of"] == "safetensors"] == list(SCHEMES)
+    assert [name for name, each in listed.items() if each["of"] == "safetensors"] == [*SCHEMES, *GIVEN_SCHEMES]
     bits = {"W4A16": 4.125, "W4A16_ASYM": 4.156, "NVFP4A16": 4.5, "MXFP6A8": 6.25, "W4A8": 8.125, "MatMulNBits4": 4.156}
     bits |= {"MODELOPT_FP8_PER_CHANNEL_PER_TOKEN": 8.008, "MODELOPT_FP8_PB_WO": 8.002, "MODELOPT_W4A16_NVFP4": 4.5}
     assert {name: round(listed[name]["bits"], 3) for name in bits} == bits
     loaders = {"W8A8": ["vLLM", "transformers"], "W4A16_ASYM": ["vLLM"], "MXFP6A16": ["transformers"]}
+    loaders |= {name: ["vLLM", "transformers"] for name in GIVEN_SCHEMES}
     loaders |= {name: ["vLLM"] for name in SCHEMES if name.startswith("MODELOPT_")}
     assert {name: listed[name]["loaders"] for name in loaders} == loaders
     assert checkpoint("schemes") == 0

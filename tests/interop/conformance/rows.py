@@ -10,8 +10,9 @@ from requant.calibration.methods import CALIBRATION_METHODS
 from requant.calibration.ranges import RANGE_RULES
 from requant.checkpoint.gguf.tensor_types import READABLE, WRITABLE
 from requant.checkpoint.onnx.block_quantization import FORM_NAMES
+from requant.checkpoint.profiles import COMPRESSED_TENSORS_CPU
+from requant.checkpoint.schemes import GIVEN_SCHEMES, scheme_named
 from requant.checkpoint.schemes import SCHEMES as CHECKPOINT_SCHEMES
-from requant.checkpoint.schemes import scheme_named
 from requant.convert.blocks.block_tensor import BlockFormat
 from requant.lowering.passes import PASSES
 from requant.operators.registry import OPERATORS
@@ -59,6 +60,8 @@ def _rows() -> Iterator[Subject]:
         for profile_name in scheme_named(scheme).profiles:
             for operation in ("quantize", "dequantize"):
                 yield subject.checkpoint(scheme, operation, profile_name)
+    # Their weights are those of FP8_DYNAMIC:tensor and NVFP4A16.
+    yield from (subject.checkpoint(name, "quantize", COMPRESSED_TENSORS_CPU.name) for name in GIVEN_SCHEMES)
     for name, profile_name in ONLY_READ.items():
         yield subject.checkpoint(name, "dequantize", profile_name)
     for form in FORM_NAMES:

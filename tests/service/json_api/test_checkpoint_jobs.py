@@ -447,3 +447,12 @@ def test_a_job_whose_record_cannot_be_removed_leaves_its_place(root: Path, monke
     while running.running:
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize("scheme", ["FP8", "NVFP4"])
+def test_schemes_with_given_scales_are_not_for_jobs(root: Path, scheme: str) -> None:
+    refused = _start(_replica(root), _body(root, scheme=scheme, dry_run=True))
+    assert refused.status_code == 422
+    assert "has a scale for the inputs of each module, which is found with data" in refused.json()["detail"]
+    members = {"scheme": "FP8_DYNAMIC", "kv_scales": {"model.layers.0.self_attn.k_scale": 1.0}}
+    assert _start(_replica(root), _body(root, **members)).status_code == 422

@@ -6,7 +6,16 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from requant.checkpoint.plan.model import DequantizeStep, Direction, Plan, QuantizeStep, Repack, Request, Step
+from requant.checkpoint.plan.model import (
+    DequantizeStep,
+    Direction,
+    GivenStep,
+    Plan,
+    QuantizeStep,
+    Repack,
+    Request,
+    Step,
+)
 from requant.checkpoint.plan.recipe import Recipe
 from requant.checkpoint.plan.refusals import without_numbers
 from requant.errors import excerpt
@@ -15,6 +24,7 @@ _MAX_NAMES = 20
 _NOT_DIVISIBLE = "a shape that the format does not quantize"
 _PLAIN = "not quantized"
 _DEQUANTIZED = "dequantized to"
+_GIVEN = "scales of activations, as they are given"
 
 
 @dataclass(slots=True)
@@ -62,7 +72,11 @@ def summary_of(plan: Plan) -> Summary:
     for task in plan.tasks:
         after = {entry.name: entry.end - entry.begin for entry in task.header.tensors}
         for step in task.steps:
-            before, size = step.source.byte_count, sum(after[name] for name in outputs_of(step))
+            size = sum(after[name] for name in outputs_of(step))
+            if isinstance(step, GivenStep):
+                kept.setdefault(_GIVEN, Amount()).add(step.output, 0, size)
+                continue
+            before = step.source.byte_count
             if not isinstance(step, QuantizeStep) and step.source.is_plain:
                 reason = _PLAIN if recipe is None else recipe.selection.skip_reason(step.output) or _NOT_DIVISIBLE
                 kept.setdefault(reason, Amount()).add(step.output, before, size)

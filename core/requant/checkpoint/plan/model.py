@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from requant.checkpoint.given_scales import Scales, in_order
 from requant.checkpoint.safetensors.header import Header, TensorEntry
 from requant.checkpoint.safetensors.writer import head_bytes
 from requant.checkpoint.selection import ALL
@@ -60,6 +61,8 @@ class Request:
     config.json says, else BF16); with `repack`, of scales (None: that of the source's scales).
     `repack`: with a direction of DEQUANTIZE, whether the numbers may be rounded to `dtype`.
     `certify`: whether the numbers of both sides are compared, and the manifest says what became of each tensor.
+    `input_scales`, `kv_scales`: scales of activations that were found with data, as `requant.checkpoint.given_scales`
+    names them; of an input also by the module's name alone. The request of a plan has the names of tensors.
     """
 
     direction: Direction
@@ -70,6 +73,8 @@ class Request:
     dtype: str | None = None
     repack: Repack = Repack.NO
     certify: bool = False
+    input_scales: Scales = ()
+    kv_scales: Scales = ()
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -88,6 +93,12 @@ class Request:
         else:
             scheme, of_scheme = self.schemes[0] if self.schemes else (None, (ALL,))
             stated, targets = {"scheme": scheme}, {"targets": of_scheme}
+        later = {
+            "repack": self.repack,
+            "certify": self.certify,
+            "input_scales": dict(self.input_scales),
+            "kv_scales": dict(self.kv_scales),
+        }
         return {
             "direction": self.direction,
             **stated,
@@ -96,11 +107,11 @@ class Request:
             **targets,
             "not_finite": self.not_finite,
             "dtype": self.dtype,
-            **{name: value for name, before in _LATER.items() if (value := getattr(self, name)) != before},
+            **{name: value for name, value in later.items() if value != _LATER[name]},
         }
 
 
-_LATER = {"repack": Repack.NO, "certify": False}
+_LATER: Mapping[str, Any] = {"repack": Repack.NO, "certify": False, "input_scales": {}, "kv_scales": {}}
 """The members that later versions added, with what they are where they are not stated."""
 
 
@@ -211,7 +222,17 @@ class DequantizeStep:
         return self.source.module
 
 
-Step = CopyStep | QuantizeStep | DequantizeStep
+@dataclass(frozen=True, slots=True)
+class GivenStep:
+    """The tensor `output`, which is not made of the source: its bytes are `data`."""
+
+    output: str
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+Step = CopyStep | QuantizeStep | DequantizeStep | GivenStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,10 +291,21 @@ def request_of(members: Mapping[str, Any]) -> Request:
         dtype=None if members["dtype"] is None else text(members["dtype"]),
         repack=Repack(members["repack"]),
         certify=members["certify"],
+        input_scales=_scales(members["input_scales"]),
+        kv_scales=_scales(members["kv_scales"]),
     )
     if {*request.members, *_LATER} != members.keys():
         raise KeyError("request")
     return request
+
+
+def _scales(value: object) -> Scales:
+    if not isinstance(value, dict):
+        raise TypeError(value)
+    for name, number in value.items():
+        if not isinstance(name, str) or isinstance(number, bool) or not isinstance(number, int | float):
+            raise TypeError(name)
+    return in_order(value)
 
 
 def _listed_schemes(members: Mapping[str, Any]) -> object:

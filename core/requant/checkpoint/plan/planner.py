@@ -16,7 +16,7 @@ from requant.checkpoint.plan.dequantization import (
     stored_tensors,
 )
 from requant.checkpoint.plan.gguf_source import dtype_of_gguf, gguf_tensors
-from requant.checkpoint.plan.model import Direction, Plan, QuantizeStep, Repack, Request, Task
+from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Plan, QuantizeStep, Repack, Request, Task
 from requant.checkpoint.plan.model_files import (
     check_file_names,
     config_text,
@@ -156,6 +156,7 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     recipe = Recipe(request)
     only_quantized = request.repack is not Repack.NO
     tasks = quantization_tasks(content.tensors, content.config, recipe, only_quantized=only_quantized, reserve=reserve)
+    request = replace(request, input_scales=recipe.named_by_tensor(request.input_scales))
     head = _tied_head(content.config, names)
     ignore = request.ignore if recipe.selection.skip_reason(f"{_HEAD}.weight") else (*request.ignore, *head)
     members = recipe.quantization_config(_quantized(tasks), ignore, (*_left(tasks), *head))
@@ -283,7 +284,7 @@ def _left(tasks: Iterable[Task]) -> list[str]:
         step.output.removesuffix(".weight")
         for task in tasks
         for step in task.steps
-        if not isinstance(step, QuantizeStep)
+        if isinstance(step, CopyStep | DequantizeStep)
         and step.output.endswith(".weight")
         and len(step.source.tensor_shape) == _MATRIX
     ]

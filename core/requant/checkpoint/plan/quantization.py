@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 from requant.checkpoint.plan.dequantization import SourceTensor, plain_step
 from requant.checkpoint.plan.experts import MAX_EXPERTS, Experts
+from requant.checkpoint.plan.given_scales import GivenScales
 from requant.checkpoint.plan.model import QuantizeStep, Step, Task, WeightSource
 from requant.checkpoint.plan.recipe import Recipe
 from requant.checkpoint.plan.refusals import BELOW, OF_OUTPUT, Refusals, ignore_patterns_for
@@ -161,6 +162,7 @@ def quantization_tasks(
             "others. With an empty ignore (--ignore none) all are quantized that targets choose"
         )
     recipe.check_used(placed.keys(), {each.scheme for each in chosen.values()}, refusals)
+    given = _given_scales(placed, chosen, recipe, refusals)
     refusals.raise_any()
     partners = _partners(placed, chosen, recipe, experts) if recipe.fused else {}
     by_output: dict[str, list[_Placed]] = {}
@@ -175,11 +177,14 @@ def quantization_tasks(
             if of_scheme is None or not of_scheme.stored:
                 steps.append(plain_step(SourceTensor(each.name, each.source)))
                 outputs.append((each.name, each.source.dtype, each.source.tensor_shape))
-                continue
-            module = each.name.removesuffix(".weight")
-            weight_format = recipe.formats[of_scheme.scheme]
-            steps.append(QuantizeStep(module, each.source, weight_format, partners.get(each.name, ())))
-            outputs += [(f"{module}.{tensor.suffix}", tensor.dtype, tensor.shape) for tensor in of_scheme.stored]
+            else:
+                module = each.name.removesuffix(".weight")
+                weight_format = recipe.formats[of_scheme.scheme]
+                steps.append(QuantizeStep(module, each.source, weight_format, partners.get(each.name, ())))
+                outputs += [(f"{module}.{tensor.suffix}", tensor.dtype, tensor.shape) for tensor in of_scheme.stored]
+            for scale in given.beside(each.name):
+                steps.append(scale)
+                outputs.append((scale.output, scale.dtype, scale.shape))
         try:
             header = layout(outputs, recipe.metadata)
         except CheckpointError as error:
@@ -259,6 +264,19 @@ def _stored(
         return weight_format.stored(dtype, (shape[0], shape[1]))
     except CheckpointError as error:
         return error
+
+
+def _given_scales(
+    placed: Mapping[str, _Placed], chosen: Mapping[str, _Chosen], recipe: Recipe, refusals: Refusals
+) -> GivenScales:
+    weights = {name: each.source.dtype for name, each in checked(placed.items()) if name.endswith(_WEIGHT)}
+    quantized = {name.removesuffix(_WEIGHT): each.scheme for name, each in chosen.items() if each.stored}
+    inputs = {
+        module: parameter
+        for module, scheme in quantized.items()
+        if (parameter := recipe.schemes[scheme].input_scale) is not None
+    }
+    return GivenScales(recipe.input_scales, recipe.kv_scales, weights, inputs, quantized, refusals)
 
 
 def _partners(

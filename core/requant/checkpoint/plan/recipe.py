@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from requant.checkpoint.given_scales import OF_INPUTS, Scales
 from requant.checkpoint.name_patterns import NamePatterns
 from requant.checkpoint.plan.model import Repack, Request, SchemeFor
 from requant.checkpoint.plan.refusals import Refusals
+from requant.checkpoint.quantization_config.compressed_tensors import with_kv_cache
 from requant.checkpoint.scheme import Members, Scheme, quantization_config
-from requant.checkpoint.schemes import SCHEMES, scheme_named
+from requant.checkpoint.schemes import GIVEN_SCHEMES, SCHEMES, scheme_named
 from requant.checkpoint.selection import ALL, Selection, SkipReason
 from requant.checkpoint.weights.weight_format import WeightFormat
 from requant.errors import CheckpointError, ParameterError, excerpt
@@ -48,6 +50,8 @@ class Recipe:
             if request.repack is not Repack.NO:
                 raise ParameterError("a repack moves all weights to one format: choose one scheme")
             _check_together(self.schemes, self.targets)
+        _check_given(request, self.schemes)
+        self.input_scales, self.kv_scales = request.input_scales, request.kv_scales
         self.formats: tuple[WeightFormat, ...] = tuple(each.format(request.profile) for each in self.schemes)
         self.always_ignored = tuple(dict.fromkeys(entry for each in self.schemes for entry in each.always_ignored))
         self.ignore = (*request.ignore, *self.always_ignored)
@@ -77,6 +81,17 @@ class Recipe:
         target = self.selection.target_of(tensor.removesuffix(".weight"))
         return None if target is None else self._number[target]
 
+    def named_by_tensor(self, scales: Scales) -> Scales:
+        """Return scales of inputs by the names of tensors, where they have those of modules."""
+        named = []
+        for name, number in checked(scales, _NAMES_BETWEEN_CHECKS):
+            if name.rpartition(".")[2] not in OF_INPUTS:
+                scheme = self.scheme_of(f"{name}.weight")
+                suffix = None if scheme is None else self.schemes[scheme].input_scale
+                name = name if suffix is None else f"{name}.{suffix}"
+            named.append((name, number))
+        return tuple(sorted(named))
+
     def check_used(self, names: Collection[str], used: Collection[int], refusals: Refusals) -> None:
         """Refuse each of several schemes that is for no tensor. `names`: of all; `used`: the schemes that are."""
         for number, scheme in enumerate(self.schemes):
@@ -102,7 +117,8 @@ class Recipe:
         that are not.
         """
         targets = self.targets if len(self.schemes) == 1 else self._targets_for_loaders(quantized)
-        return quantization_config(tuple(zip(self.schemes, targets, strict=True)), ignore, left)
+        members = quantization_config(tuple(zip(self.schemes, targets, strict=True)), ignore, left)
+        return with_kv_cache(members) if self.kv_scales else members
 
     def _targets_for_loaders(self, quantized: Iterable[str]) -> list[list[str]]:
         """Return the targets of each scheme, with the modules for which compressed-tensors would find another one."""
@@ -119,11 +135,37 @@ class Recipe:
         return targets
 
 
+_GIVE = "give them in a file (requant checkpoint quantize --input-scales FILE) or in Python (input_scales)"
+
+
+def _check_given(request: Request, schemes: Sequence[Scheme]) -> None:
+    """Raise ParameterError for scales of activations that no scheme takes, or that are not given to one that does."""
+    needing = [scheme for scheme in schemes if scheme.input_scale is not None]
+    repacks = request.repack is not Repack.NO
+    if repacks and (needing or request.input_scales or request.kv_scales):
+        raise ParameterError("a repack takes no scales of activations: choose a scheme without, or quantize the model")
+    if needing and not request.input_scales:
+        raise ParameterError(
+            f"scheme {needing[0].name} has a scale for the inputs of each module, which is found with data: {_GIVE}, "
+            "or choose a scheme that needs none, such as FP8_DYNAMIC, FP8_DYNAMIC:tensor or NVFP4A16"
+        )
+    if request.input_scales and not needing:
+        raise ParameterError(
+            f"scheme {schemes[0].name} has no scales of inputs: leave out input_scales, or choose one of "
+            f"{', '.join(GIVEN_SCHEMES)}"
+        )
+    if request.kv_scales and any(scheme.group is None for scheme in schemes):
+        raise ParameterError(
+            "kv_scales are for schemes of compressed-tensors: leave them out, or choose one of those, such as "
+            "FP8_DYNAMIC"
+        )
+
+
 def _check_together(schemes: Sequence[Scheme], targets: Sequence[Sequence[str]]) -> None:
     """Raise ParameterError for schemes that are not for parts of one model."""
     for scheme in schemes:
         if scheme.group is None:
-            mixable = ", ".join(name for name in SCHEMES if scheme_named(name).group is not None)
+            mixable = ", ".join(name for name in (*SCHEMES, *GIVEN_SCHEMES) if scheme_named(name).group is not None)
             raise ParameterError(
                 f"scheme {scheme.name} cannot be one of several: its config.json has one scheme for all modules. "
                 f"Choose schemes of compressed-tensors ({mixable}), or quantize the whole model to {scheme.name}"

@@ -6,7 +6,17 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from requant.checkpoint.plan.model import Plan, QuantizedSource, QuantizeStep, Repack, Request, Task, WeightSource
+from requant.checkpoint.plan.model import (
+    CopyStep,
+    DequantizeStep,
+    Plan,
+    QuantizedSource,
+    QuantizeStep,
+    Repack,
+    Request,
+    Task,
+    WeightSource,
+)
 from requant.checkpoint.plan.quantization import fused_sets
 from requant.checkpoint.plan.recipe import Recipe
 from requant.checkpoint.plan.refusals import abbreviate, ignore_patterns_for
@@ -171,7 +181,7 @@ def _unfit_shapes(selection: Selection, tasks: Iterable[Task]) -> list[str]:
         step.output.removesuffix(".weight")
         for task in tasks
         for step in task.steps
-        if not isinstance(step, QuantizeStep)
+        if isinstance(step, CopyStep | DequantizeStep)
         and len(step.source.tensor_shape) == 2
         and selection.skip_reason(step.output) is None
     ]

@@ -2,8 +2,9 @@
 
 Source: compressed-tensors 0.20.0, `PRESET_SCHEMES` (`quantization/quant_scheme.py`), `QuantizationConfig` and
 `QuantizationArgs` (`quantization/quant_config.py`, `quant_args.py`). FP8A16 is not among its names: FP8 weights whose
-activations stay as they are. Its FP8 quantizes activations by scales that need calibration, and is not offered;
-FP8_DYNAMIC:tensor has its weights.
+activations stay as they are. Its FP8 and NVFP4 quantize activations by scales that are found with data
+(`requant.checkpoint.given_scales`); the weights are those of FP8_DYNAMIC:tensor and NVFP4A16. The member
+`kv_cache_scheme` is that which llm-compressor 0.14 writes for FP8.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from requant.checkpoint.given_scales import INPUT_GLOBAL_SCALE, INPUT_SCALE
 from requant.checkpoint.profiles import COMPRESSED_TENSORS_CPU, COMPRESSED_TENSORS_CUDA
 from requant.checkpoint.quantization_config.members import block_size, member, strings
-from requant.checkpoint.scheme import GROUP_OPTION, MSE_OPTION, Members, Preset, Scheme, parse_options
+from requant.checkpoint.scheme import GROUP_OPTION, MSE_OPTION, OF_TORCH, Members, Preset, Scheme, parse_options
 from requant.checkpoint.weights.block_scaled import MxWeight, Nvfp4Weight
 from requant.checkpoint.weights.compressed_tensors import (
     CHANNEL,
@@ -169,7 +171,7 @@ def _grouping_from_config(members: Mapping[str, Any], place: str) -> Grouping:
     )
 
 
-def _arguments(bits: int, kind: str, strategy: str, *, symmetric: bool = True, dynamic: bool = False) -> Members:
+def _arguments(bits: int, kind: str, strategy: str, *, symmetric: bool = True, dynamic: bool | str = False) -> Members:
     return {
         "num_bits": bits,
         "type": kind,
@@ -186,6 +188,21 @@ def _dynamic(bits: int, kind: str, group: int | None = None, *, scale_dtype: str
     members = _arguments(bits, kind, "token" if group is None else "group", dynamic=True)
     members["group_size"] = group
     return members if scale_dtype is None else {**members, "scale_dtype": scale_dtype}
+
+
+_OBSERVER = {"observer": "static_minmax"}
+_FP8_INPUTS: Members = {**_arguments(8, "float", "tensor"), **_OBSERVER}
+_NVFP4_INPUTS: Members = {
+    **_arguments(4, "float", "tensor_group", dynamic="local"),
+    **_OBSERVER,
+    "group_size": 16,
+    "scale_dtype": "torch.float8_e4m3fn",
+}
+
+
+def with_kv_cache(members: Members) -> Members:
+    """Return the member `quantization_config` of a model that keeps keys and values in FP8, by scales that it has."""
+    return {**members, "kv_cache_scheme": _arguments(8, "float", "tensor")}
 
 
 def formats_of_groups(members: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], WeightFormat]]:
@@ -229,6 +246,7 @@ def _scheme(
     *,
     activations: Members | None = None,
     fused: bool = False,
+    input_scale: str | None = None,
 ) -> Scheme:
     def weight_format(profile: str) -> WeightFormat:
         return _LAYOUTS[layout][weights.kind].make(weights, profile == COMPRESSED_TENSORS_CPU.name)
@@ -244,7 +262,19 @@ def _scheme(
         # On a GPU the library searches with sums in another order.
         profiles = (COMPRESSED_TENSORS_CPU.name,)
         description = f"{description}; scales of least squared error"
-    return Scheme(name, description, profiles, fused, weight_format, _quantization_config, group=group)
+    # Of models that were loaded to find scales, transformers writes the files.
+    metadata = None if input_scale is None else OF_TORCH
+    return Scheme(
+        name,
+        description,
+        profiles,
+        fused,
+        weight_format,
+        _quantization_config,
+        metadata=metadata,
+        group=group,
+        input_scale=input_scale,
+    )
 
 
 _MIXED = "mixed-precision"
@@ -295,6 +325,18 @@ def _integers(bits: int, grouping: Grouping, *, symmetric: bool = True, activati
 _FP8 = "FP8"
 
 
+def _float8_given(name: str, options: list[str]) -> Scheme:
+    parse_options(name, options, ())
+    return _scheme(
+        name,
+        "FP8 (f8E4M3FN), one scale for each tensor; activations: FP8, one given scale for each module",
+        "float-quantized",
+        _Weights(8, "float", TENSOR),
+        activations=_FP8_INPUTS,
+        input_scale=INPUT_SCALE,
+    )
+
+
 def _float8(grouping: Grouping, activations: Members | None) -> Preset:
     def scheme(name: str, options: list[str]) -> Scheme:
         chosen, symmetric, search = _options(name, options, grouping, True)
@@ -321,6 +363,7 @@ def _block_scaled(
     activations: Members | None = None,
     of_inputs: str = "",
     search: Search = MSE,
+    input_scale: str | None = None,
 ) -> Preset:
     def scheme(name: str, options: list[str]) -> Scheme:
         searched = search if parse_options(name, options, (MSE_OPTION,)).mse else None
@@ -328,7 +371,15 @@ def _block_scaled(
         assert known.bits is not None
         assert known.grouping is not None
         weights = _Weights(known.bits, "float", known.grouping, search=searched)
-        return _scheme(name, description + of_inputs, layout, weights, activations=activations, fused=fused)
+        return _scheme(
+            name,
+            description + of_inputs,
+            layout,
+            weights,
+            activations=activations,
+            fused=fused,
+            input_scale=input_scale,
+        )
 
     return scheme
 
@@ -373,6 +424,7 @@ def _options(
     return grouping, symmetric, MSE if stated.mse else None
 
 
+_NVFP4_WEIGHTS = "f4E2M1FN, one f8E4M3FN scale for each group of 16, one f32 scale for each fused set of weights"
 _GROUPS = groups_of(128)
 _W8A8 = _integers(8, CHANNEL, activations=8)
 PRESETS: Mapping[str, Preset] = {
@@ -388,7 +440,7 @@ PRESETS: Mapping[str, Preset] = {
     "FP8A16": _float8(CHANNEL, None),
     "NVFP4A16": _block_scaled(
         "nvfp4-pack-quantized",
-        "f4E2M1FN, one f8E4M3FN scale for each group of 16, one f32 scale for each fused set of weights",
+        _NVFP4_WEIGHTS,
         fused=True,
         search=EXPANDED_MSE,
     ),
@@ -405,4 +457,17 @@ PRESETS: Mapping[str, Preset] = {
     "MXFP8A16": _mx(8),
     "MXFP8": _mx(8, activations=8),
 }
-"""The schemes by name, without options."""
+"""The schemes that need no data, by name, without options."""
+GIVEN_PRESETS: Mapping[str, Preset] = {
+    "FP8": _float8_given,
+    "NVFP4": _block_scaled(
+        "nvfp4-pack-quantized",
+        _NVFP4_WEIGHTS,
+        fused=True,
+        activations=_NVFP4_INPUTS,
+        of_inputs="; activations: NVFP4, one given f32 scale for each module",
+        search=EXPANDED_MSE,
+        input_scale=INPUT_GLOBAL_SCALE,
+    ),
+}
+"""Those with scales of activations that are found with data, and given."""

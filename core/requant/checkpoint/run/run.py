@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 
-from requant.checkpoint.plan.model import Plan, Repack, Task
+from requant.checkpoint.plan.model import GivenStep, Plan, Repack, Task
 from requant.checkpoint.quantization_config import model_optimizer
 from requant.checkpoint.run.certificate import Certificate
 from requant.checkpoint.run.destination import (
@@ -66,7 +66,10 @@ def convert_files(
     read_size = min(source.read_size, MEMORY // (2 * threads))
     verdicts = Verdicts() if plan.request.certify else None
     steps = Steps(source, counter, read_size, files, plan.request, observe, verdicts)
-    weights = {} if verdicts is None else {task.output: [weight_name(step) for step in task.steps] for task in tasks}
+    weights: dict[str, list[str]] = {}
+    if verdicts is not None:
+        for task in tasks:
+            weights[task.output] = [weight_name(step) for step in task.steps if not isinstance(step, GivenStep)]
 
     def committed(file: FinishedFile) -> None:
         if verdicts is not None and file.name in weights:

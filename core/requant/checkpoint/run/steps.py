@@ -14,6 +14,7 @@ import numpy as np
 from requant.checkpoint.plan.model import (
     CopyStep,
     DequantizeStep,
+    GivenStep,
     NotFinite,
     Plan,
     QuantizedSource,
@@ -97,6 +98,12 @@ class Steps(SourceReader):
                     yield self._quantize(step, places, writer)
                 case DequantizeStep():
                     yield self._dequantize(step, places[step.output].begin, writer)
+                case GivenStep():
+                    yield iter([Piece(len(step.data), partial(self._write_given, step, places, writer))])
+
+    def _write_given(self, step: GivenStep, places: Mapping[str, StoredMatrix], writer: FileWriter) -> None:
+        writer.write(places[step.output].begin, step.data)
+        self.counter.add(written=len(step.data))
 
     def _measure(self, source: WeightSource, weight_format: WeightFormat, into: _Measurement) -> Iterator[Piece]:
         weight = self._weight(source)
@@ -214,7 +221,7 @@ class Steps(SourceReader):
     def _repacks(self) -> bool:
         return self.request.repack is not Repack.NO
 
-    def _compare(self, step: Step, expected: Array, held: Array, begin: int) -> None:
+    def _compare(self, step: QuantizeStep | DequantizeStep, expected: Array, held: Array, begin: int) -> None:
         """Compare the numbers of rows with those that are written. Raises CheckpointError if they have to be equal."""
         if self.verdicts is None:
             return
@@ -319,7 +326,7 @@ def kernels_of_steps(steps: Iterable[Step], request: Request) -> tuple[Kernel, .
             found |= dict.fromkeys(step.format.dequantizing_kernels({step.source.dtype}))
         if isinstance(step, QuantizeStep) and is_new(step.format, frozenset({step.source.dtype})):
             found |= dict.fromkeys(_quantizing_kernels(step.format, step.source.dtype, request.not_finite))
-        if isinstance(source := step.source, QuantizedSource):
+        if not isinstance(step, GivenStep) and isinstance(source := step.source, QuantizedSource):
             dtypes = frozenset({source.dtype, *(each.dtype for each in source.stored.values())})
             if is_new(source.format, dtypes):
                 found |= dict.fromkeys(source.format.dequantizing_kernels(dtypes))
@@ -383,7 +390,8 @@ def group_by_shared_scale(steps: Sequence[Step]) -> Iterator[list[Step]]:
 
 def bytes_to_read(steps: Sequence[Step]) -> int:
     """Return how many bytes a run reads for steps from `group_by_shared_scale`, those of the first pass included."""
-    return sum(source.byte_count for source in (*_measured(steps), *(step.source for step in steps)))
+    read = (step.source for step in steps if not isinstance(step, GivenStep))
+    return sum(source.byte_count for source in (*_measured(steps), *read))
 
 
 def _measured(steps: Sequence[Step]) -> dict[WeightSource, WeightFormat]:
@@ -426,7 +434,7 @@ def _write(writer: FileWriter, place: StoredMatrix, region: Region, array: Array
         at += end - begin
 
 
-def _refused_number(step: Step, unlike: Inexact, begin: int) -> CheckpointError:
+def _refused_number(step: QuantizeStep | DequantizeStep, unlike: Inexact, begin: int) -> CheckpointError:
     source, other = step.source, "choose another scheme or dtype"
     if isinstance(step, QuantizeStep) and step.format.is_plain:
         other = "give the GGUF file of the same model in F32 (--like)"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from requant.checkpoint.plan.dry_run import outputs_of
-from requant.checkpoint.plan.model import CopyStep, Plan, Request, Step, Task, request_of
+from requant.checkpoint.plan.model import CopyStep, GivenStep, Plan, Request, Step, Task, request_of
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.certificate import Certificate
 from requant.checkpoint.run.destination import CONFIG, INDEX, MANIFEST, FinishedFile, expected_files
@@ -265,7 +265,7 @@ def sampled(tasks: tuple[Task, ...], share: float, seed: int) -> tuple[Task, ...
 
 def step_name(step: Step) -> str:
     """Return the name of the module or tensor that a step makes."""
-    return step.output if isinstance(step, CopyStep) else step.module
+    return step.output if isinstance(step, CopyStep | GivenStep) else step.module
 
 
 def _recorded_conversion(source: Store, structure: Structure) -> Plan:

@@ -118,6 +118,21 @@ def add_quantization_options(parser: argparse._ActionsContainer) -> None:
         help="what to do with a weight that has a NaN or an infinity: refuse it (default), or convert it as the "
         "library does",
     )
+    parser.add_argument(
+        "--input-scales",
+        type=place,
+        metavar="FILE",
+        help="scales of inputs that were found with data, for FP8 and NVFP4, at a path or a URL: JSON, "
+        '{"model.layers.0.mlp.up_proj": 0.0123, ...}, or safetensors, a file or a directory, with tensors '
+        "X.input_scale (FP8: largest magnitude / 448) or X.input_global_scale (NVFP4: 448 * 6 / largest magnitude)",
+    )
+    parser.add_argument(
+        "--kv-scales",
+        type=place,
+        metavar="FILE",
+        help="keep keys and values in FP8, by scales that were found with data: X.k_scale and X.v_scale of attention "
+        "modules X, largest magnitude / 448, in a file as for --input-scales; with any scheme of compressed-tensors",
+    )
 
 
 def add_dtype_option(parser: argparse.ArgumentParser) -> None:
@@ -166,7 +181,7 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
-OF_QUANTIZATION = ("profile", "targets", "ignore", "not_finite")
+OF_QUANTIZATION = ("profile", "targets", "ignore", "not_finite", "input_scales", "kv_scales")
 """The options of `add_quantization_options`."""
 
 
@@ -203,7 +218,7 @@ def request_of(arguments: argparse.Namespace, direction: Direction) -> Request:
     from requant.checkpoint.selection import DEFAULT_IGNORE
     from requant.checkpoints import conversion_request
 
-    names = ("profile", "targets", "not_finite", "dtype", "repack", "certify")
+    names = ("profile", "targets", "not_finite", "dtype", "repack", "certify", "input_scales", "kv_scales")
     values = {name: getattr(arguments, name, None) for name in names}
     if direction is Direction.QUANTIZE:
         values["scheme"] = one = one_scheme(arguments)

@@ -34,10 +34,10 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
 def _of_safetensors() -> list[dict[str, Any]]:
     from requant.checkpoint.loaders import loaders_of
-    from requant.checkpoint.schemes import SCHEMES, scheme_named
+    from requant.checkpoint.schemes import GIVEN_SCHEMES, SCHEMES, scheme_named
 
     rows = []
-    for scheme in map(scheme_named, SCHEMES):
+    for scheme in map(scheme_named, (*SCHEMES, *GIVEN_SCHEMES)):
         loaders = loaders_of(scheme.quantization_config(("Linear",), ()))
         rows.append(_row("safetensors", scheme.name, _bits(scheme), list(loaders), scheme.description))
     return rows

@@ -62,9 +62,8 @@ def is_single_file(arguments: argparse.Namespace) -> bool:
         return False
     if kind == _ONNX:
         options.refuse_given(arguments, ("dtype",), "is not for ONNX models")
-    options.refuse_given(
-        arguments, ("profile", "targets", "not_finite", "output", "schemes", "certify"), "is for safetensors"
-    )
+    of_safetensors = ("profile", "targets", "not_finite", "input_scales", "kv_scales", "output", "schemes", "certify")
+    options.refuse_given(arguments, of_safetensors, "is for safetensors")
     if options.is_quantization(arguments) and options.one_scheme(arguments) is None:
         arguments.refuse("several --scheme are for safetensors: give one")
     if getattr(arguments, "engine", "threads") != "threads":

@@ -179,12 +179,13 @@ def test_the_two_profiles(source: Path, tmp_path: Path, scheme: str) -> None:
 def test_beside_what_it_was_converted_from(source: Path, tmp_path: Path) -> None:
     found = _differences(source, _quantize(source, tmp_path / "quantized", "W8A8"))
     assert set(found) == {UP, Q}
-    assert found[UP].unit is Unit.STEPS
-    assert 0.4 < (found[UP].largest or 0) <= 1
+    up = found[UP]
+    assert up.unit is Unit.STEPS
+    assert 0.4 < (up.largest or 0) <= 1
     # A step is about 1 / 127 of the largest weight of a row.
-    assert found[UP].signal is not None
-    assert found[UP].noise is not None
-    assert 30 < (decibels(found[UP].signal, found[UP].noise) or 0) < 50
+    assert up.signal is not None
+    assert up.noise is not None
+    assert 30 < (decibels(up.signal, up.noise) or 0) < 50
 
 
 def test_decibels() -> None:

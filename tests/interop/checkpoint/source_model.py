@@ -7,7 +7,9 @@ negative zeros, one large value among small ones.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,14 @@ import torch
 from safetensors.torch import save_file
 
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
+
+
+def with_dtypes_in_turn(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Return names of schemes, each with one dtype: a run of llm-compressor takes seconds. `test_compressed_tensors`
+    compares all of them with all dtypes.
+    """
+    return list(zip(names, cycle(DTYPES), strict=False))
+
 
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],

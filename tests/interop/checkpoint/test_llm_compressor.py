@@ -22,7 +22,7 @@ from requant.errors import CheckpointError
 from tests.interop.checkpoint import llm_compressor
 from tests.interop.checkpoint.conversion import CPU, MANIFEST, convert, quantize
 from tests.interop.checkpoint.schemes import OPTIONS, PRESETS, SEARCHED, theirs
-from tests.interop.checkpoint.source_model import DTYPES, SourceModel, llama, mixture_of_experts
+from tests.interop.checkpoint.source_model import DTYPES, SourceModel, llama, mixture_of_experts, with_dtypes_in_turn
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record
 from tests.interop.conformance.subject import checkpoint
@@ -92,8 +92,7 @@ def assert_same_config(ours: dict[str, Any], other: dict[str, Any]) -> None:
     assert parsed[0] == parsed[1]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("scheme", [*PRESETS, *OPTIONS])
+@pytest.mark.parametrize(("scheme", "dtype"), with_dtypes_in_turn([*PRESETS, *OPTIONS]))
 def test_directories(scheme: str, dtype: str, sources: dict[tuple[str, str], Path], tmp_path: Path) -> None:
     compared = 0
     for model, (_, ignore) in MODELS.items():
@@ -108,8 +107,7 @@ def test_directories(scheme: str, dtype: str, sources: dict[tuple[str, str], Pat
     print(f"llm-compressor, {scheme.replace(':', ' ')}, {dtype}: {compared:,} bytes of files equal")  # noqa: T201
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("scheme", SEARCHED)
+@pytest.mark.parametrize(("scheme", "dtype"), with_dtypes_in_turn(SEARCHED))
 def test_searched_scales(scheme: str, dtype: str, sources: dict[tuple[str, str], Path], tmp_path: Path) -> None:
     """One model: llm-compressor takes minutes for a search."""
     source, ignore = sources["llama", dtype], MODELS["llama"][1]

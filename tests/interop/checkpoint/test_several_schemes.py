@@ -20,7 +20,14 @@ from requant.checkpoint.verify.verification import verify
 from tests.interop.checkpoint import llm_compressor
 from tests.interop.checkpoint.conversion import CPU, convert, dequantize
 from tests.interop.checkpoint.schemes import PRESETS, theirs
-from tests.interop.checkpoint.source_model import DTYPES, SourceModel, llama, mixture_of_experts, qwen3_moe
+from tests.interop.checkpoint.source_model import (
+    DTYPES,
+    SourceModel,
+    llama,
+    mixture_of_experts,
+    qwen3_moe,
+    with_dtypes_in_turn,
+)
 from tests.interop.checkpoint.test_llm_compressor import assert_same_directories, files
 from tests.interop.checkpoint.test_transformers import loaded, same, tensors
 from tests.interop.conformance import systems
@@ -86,8 +93,7 @@ def bytes_by_scheme(plan: Plan) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", MIXTURES)
+@pytest.mark.parametrize(("name", "dtype"), with_dtypes_in_turn(MIXTURES))
 def test_directories(name: str, dtype: str, tmp_path: Path) -> None:
     compared: Counter[str] = Counter()
     for model, (make, ignore) in MODELS.items():

@@ -183,7 +183,7 @@ def test_requests_are_closed_and_replies_are_open(document: dict[str, Any]) -> N
     closed |= {"InferenceRequest", "InferenceInput", "InferenceRequestedOutput", "TensorParametersRequest"}
     closed |= {"SharedMemoryRegistration", "CheckpointRequest", "VectorsRequest"}
     closed |= {"LowerRequest", "EvaluateRequest", "TranslateRequest", "IdentifyRequest", "ObservedCall"}
-    closed |= {"EquivalenceRequest", "EquivalenceRule"}
+    closed |= {"EquivalenceRequest", "EquivalenceRule", "SchemeOfModules"}
     closed |= {f"{system}Parameters" for system in ("Onnx", "Onednn", "Litert", "Torch", "Tosa")}
     closed |= {
         f"{class_name(each)}{part}" for each in OPERATORS.values() for part in ("Request", "Inputs", "Attributes")

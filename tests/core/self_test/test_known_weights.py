@@ -55,7 +55,7 @@ def test_scales_that_hold_other_codes() -> None:
             # That of the first element, which has a code other than its zero point.
             scale = block[0] / round(unit)
             steps = [round(each / scale) for each in block]
-            assert (low[top, left], high[top, left]) == (min(steps), max(steps))
+            assert [int(each[top, left]) for each in (low, high)] == [min(steps), max(steps)]
             quotients = [np.float32(float(each / scale)) for each in block]
             assert units[rows, columns].ravel().tolist() == pytest.approx(quotients, rel=2**-23)
         whole = Fraction(float(numbers[rows, columns][place])) / Fraction(float(of_peaks[top, left]))

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from requant.checkpoint.gguf.quantize import quantize_gguf
-from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Request
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.stored_weight import Files, weight_of
 from requant.checkpoint.storage.local import LocalStore
@@ -100,7 +100,7 @@ def numbers_of(directory: Path) -> dict[str, Array]:
     files = Files.of(store, plan.sources)
     found = {}
     for step in plan.steps:
-        assert hasattr(step, "output")
+        assert isinstance(step, CopyStep | DequantizeStep)
         if len(step.source.shape) == 2:
             weight = weight_of(files, step.source)
             found[step.output] = weight.numbers(0, weight.shape[0])

@@ -28,8 +28,9 @@ CERTIFICATE = "certificate"
 SEAL = "sha256"
 """The member that has the SHA-256 of the others."""
 _VERSION = 1
-_MAX_BYTES = 64 << 20
-"""20,000 files, a request with thousands of names to ignore, and a certificate of 400,000 tensors take less."""
+_MAX_BYTES = 16 << 20
+"""20,000 files, a request with thousands of names to ignore, and a certificate of 90,000 tensors take less. What is
+parsed takes twenty times as much memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,13 @@ def complete_manifest(
     destination: Store, plan: Plan, files: Mapping[str, FinishedFile], certificate: Certificate | None
 ) -> None:
     """Write the manifest with all files, and remove the records."""
-    destination.put(MANIFEST, _text(plan, files, certificate))
+    text = _text(plan, files, certificate)
+    if len(text) > _MAX_BYTES:
+        raise DestinationError(
+            f"the certificate of {len(certificate.tensors) if certificate else 0} tensors would make {MANIFEST} larger "
+            f"than {_MAX_BYTES} bytes: convert without a certificate, or a part of the model"
+        )
+    destination.put(MANIFEST, text)
     for file in destination.files():
         if file.name.startswith(RECORDS):
             destination.remove(file.name)

@@ -321,7 +321,7 @@ def test_small_files_are_not_read_beyond_their_limits() -> None:
 
     manifest = Sizes(start={MANIFEST: b'{"version":1,"files":{},"plan":"p","request":{}}'})
     assert read_manifest(manifest) is not None
-    assert asked == [64 << 20]
+    assert asked == [16 << 20]
 
 
 def test_names_of_tensors_have_a_limit() -> None:

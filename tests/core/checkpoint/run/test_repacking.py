@@ -24,7 +24,7 @@ from tests.support.model_directory import contents, make_model
 FLOATS = ("BF16", "F32")
 INTEGERS = ("W8A16", "W4A16", "W4A16_ASYM", "GPTQ_W4A16", "GPTQ_W8A16", "GPTQ_W4A16:asymmetric", "AWQ")
 EXACT = {
-    "W8A16": ("W8A16", "GPTQ_W8A16:channel"),
+    "W8A16": ("W8A16", "GPTQ_W8A16"),
     "W4A16": INTEGERS[1:],
     "W4A16_ASYM": ("W4A16_ASYM", "GPTQ_W4A16:asymmetric", "AWQ"),
     "W4A16:group=32": ("GPTQ_W4A16:group=32",),

@@ -210,7 +210,7 @@ def write_iq4_nl(values: Array, importance: Array | None) -> Array:
 
 
 def write_iq4_xs(values: Array, importance: Array | None) -> Array:
-    """As `write_iq4_nl`, of blocks [n, 256]."""
+    """Return IQ4_XS blocks for rows [n, 256], searched as those of IQ4_NL are."""
     x, scales = _searched(values, importance)
     count = len(values)
     # Codes are those of d before it is rounded to f16.

@@ -140,7 +140,7 @@ def unpack_tq1_0(blocks: Array) -> Unpacked:
 
 
 def write_tq2_0(values: Array) -> Array:
-    """As `write_tq1_0`."""
+    """Return TQ2_0 blocks: the codes and scales of TQ1_0, four codes to a byte."""
     codes, scales = _ternary_codes(values)
     packed = packed_fields(codes.reshape(-1, 2, 4, 32))
     return np.concatenate([packed.reshape(-1, 64), scales], axis=1)

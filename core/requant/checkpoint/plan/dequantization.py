@@ -92,9 +92,9 @@ def dequantized_tensors(
     """Return the tensors of a quantized checkpoint as they are without quantization, in the order in which they lie in
     the files, and the number of activation parameters, which are dropped.
 
-    `dtype`: of the weights; with `of_scales` of those whose scales are not BF16, F16 or F32: that of the others is
-    their scales'. Refused are: a module that lacks a tensor, or has one of another shape than config.json
-    says; quantized tensors that nothing explains.
+    `dtype`: of the weights. With `of_scales`, a weight whose scales are BF16, F16 or F32 has their dtype instead.
+    Refused are: a module that lacks a tensor, or has one of another shape than config.json says; quantized tensors that
+    nothing explains.
     """
     modules: dict[str, dict[str, SourceRange]] = {}
     for each in stored_tensors(source):

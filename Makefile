@@ -8,7 +8,7 @@ INSTALL := bin/python -m pip install --quiet --disable-pip-version-check --requi
 
 # The versions of torch that have a profile.
 TORCH := 2.13.0 2.14.1
-TORCH_TESTS = $(wildcard tests/interop/test_torch*.py tests/interop/*/test_torch*.py) tests/interop/test_translation.py::TestTorch
+TORCH_TESTS = $(filter-out tests/interop/checkpoint/%,$(wildcard tests/interop/test_torch*.py tests/interop/*/test_torch*.py)) tests/interop/test_translation.py::TestTorch
 # What is compared with the onnxruntime of the profile onnx_1_32; .venv-interop has that of the profile onnx.
 ONNXRUNTIME_1_32 := $(VENV)-onnxruntime-1.32
 ONNXRUNTIME_TESTS = $(filter-out %/test_onnx_reference.py,$(wildcard tests/interop/test_onnx*.py tests/interop/*/test_onnx*.py)) 'tests/interop/test_errata.py::test_calls_print_what_stands_under_them[onnxruntime-onnxruntime]'

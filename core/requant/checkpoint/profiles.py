@@ -60,6 +60,13 @@ MODEL_OPTIMIZER = CheckpointProfile(
     "0.47.0",
     "f32 throughout: weights are divided by f32 scales, as its export computes on a CPU.",
 )
+LLAMA_QUANTIZE = CheckpointProfile(
+    "llama-quantize",
+    "llama.cpp",
+    "0.5.0",
+    "f32 throughout, without fused multiply-adds, as its builds for x86-64 compute.",
+)
+"""Of GGUF files, which have no other."""
 
 _ALL = (
     COMPRESSED_TENSORS_CPU,

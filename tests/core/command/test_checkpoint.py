@@ -623,7 +623,12 @@ def test_gguf_files_become_safetensors_and_are_made_of_them(tmp_path: Path, caps
     assert "Verdicts: 7 copied, 14 exact" in printed
     assert not back.exists()
     assert checkpoint("repack", out, back, *options) == DONE
+    assert "and back.gguf.requant-manifest.json, in" in capsys.readouterr().out
     assert back.stat().st_size == 383_040
+    assert checkpoint("verify", back, "--source", out, "--like", floats, "--progress", "none") == DONE
+    assert "checked: 22 tensors, 22 of them byte by byte with" in capsys.readouterr().out
+    assert checkpoint("attest", back) == DONE
+    assert json.loads(capsys.readouterr().out)["subject"][0]["name"] == "back.gguf"
     assert checkpoint("diff", "--numbers", back, out) == DONE
     assert checkpoint("repack", out, back, *options) == FAILED
     capsys.readouterr()
@@ -632,9 +637,40 @@ def test_gguf_files_become_safetensors_and_are_made_of_them(tmp_path: Path, caps
     assert checkpoint("dequantize", source, tmp_path / "plain", "--like", like, "--progress", "none") == DONE
 
 
+def test_a_gguf_file_is_certified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = MODELS["llama"].write_gguf(tmp_path / "m.gguf", "F32"), tmp_path / "q.gguf"
+    options = ("--scheme", "Q8_0", "--certify", "--progress", "none")
+    said = "Verdicts: 6 copied, 16 rounded"
+    assert checkpoint("quantize", source, out, *options, "--dry-run") == DONE
+    assert said in capsys.readouterr().out
+    assert not out.exists()
+    assert checkpoint("quantize", source, out, *options) == DONE
+    printed = capsys.readouterr().out
+    assert "Wrote 1 file and q.gguf.requant-manifest.json, " in printed
+    assert said in printed
+    assert checkpoint("verify", out, "--source", source, "--json", "--progress", "none") == DONE
+    report = json.loads(capsys.readouterr().out)
+    assert (report["faults"], report["request"]["type"], report["tensors_compared"]) == ([], "Q8_0", 22)
+    assert checkpoint("verify", out, "--no-hashes", "--progress", "none") == DONE
+    data = bytearray(out.read_bytes())
+    data[-1] ^= 1
+    out.write_bytes(data)
+    assert checkpoint("verify", out, "--progress", "none") == FAILED
+    capsys.readouterr()
+    assert checkpoint("attest", out) == FAILED
+    assert "its SHA-256 differs" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("quantize", "m.onnx", "o.onnx", "--scheme", "MatMulNBits4", "--certify"), "--certify is for safetensors and"),
+        (("verify", "m.gguf", "--scheme", "Q8_0"), "--scheme is not for GGUF files, whose manifest says how they were"),
+        (("verify", "m.gguf", "--like", "x.gguf"), "--like needs --source"),
+        (("verify", "m.gguf", "--source", "d", "--imatrix", "i"), "--imatrix is only for a GGUF file that was made of"),
+        (("verify", "m.gguf", "--source", "f.gguf", "--like", "l.gguf"), "--like is not for a GGUF file that was made"),
+        (("verify", "m.gguf", "--sample", "0.5"), "--sample is not for GGUF files"),
+        (("verify", "m", "--imatrix", "i"), "--imatrix is only for GGUF files"),
         (("repack", "m.gguf", "out", "--scheme", "W8A16"), "a GGUF file needs --like, the directory of the same model"),
         (("repack", "m.gguf", "out.gguf", "--scheme", "Q8_0"), "becomes another by quantize and dequantize"),
         (("repack", "m", "out.gguf", "--scheme", "Q8_0", "--dtype", "F16"), "--dtype is not for GGUF files"),

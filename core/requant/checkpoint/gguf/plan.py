@@ -15,7 +15,9 @@ from requant.checkpoint.gguf.importance import ImportanceMatrix
 from requant.checkpoint.gguf.mixtures import MixedTypes, Target, model_shape, needs_importance, target_named
 from requant.checkpoint.gguf.tensor_types import FLOATS, READABLE, TENSOR_TYPES, TensorType
 from requant.checkpoint.name_patterns import NamePatterns
-from requant.checkpoint.run.file_plan import FilePlan
+from requant.checkpoint.profiles import LLAMA_QUANTIZE, CheckpointProfile
+from requant.checkpoint.run.file_plan import CertifiedPlan
+from requant.checkpoint.safetensors.header import Header, TensorEntry
 from requant.checkpoint.storage.store import Store, StoredFile, file_named
 from requant.errors import CheckpointError, excerpt
 
@@ -98,9 +100,9 @@ class GgufStep:
 
 
 @dataclass(frozen=True, slots=True)
-class GgufPlan(FilePlan):
+class GgufPlan(CertifiedPlan):
     """The plan for a file. `type`: the name of what it becomes; `head`: the output's bytes up to its data; `size`: of
-    the output in bytes."""
+    the output in bytes. `ignore`, `pure`: as they were given."""
 
     source: StoredFile
     output: str
@@ -109,6 +111,31 @@ class GgufPlan(FilePlan):
     size: int
     steps: tuple[GgufStep, ...]
     importance: ImportanceMatrix | None = None
+    ignore: tuple[str, ...] = ()
+    pure: bool = False
+
+    @property
+    def profile(self) -> CheckpointProfile | None:
+        return None if self.type in FLOATS else LLAMA_QUANTIZE
+
+    @property
+    def members(self) -> dict[str, Any]:
+        return {
+            "type": self.type,
+            "ignore": list(self.ignore),
+            "pure": self.pure,
+            "imatrix": None if self.importance is None else self.importance.path,
+        }
+
+    @property
+    def header(self) -> Header:
+        return output_header([(step.output, step.output_begin) for step in self.steps], self.size)
+
+    def read_files(self, source: Store) -> dict[str, tuple[Store, StoredFile]]:
+        read = {self.source.name: (source, self.source)}
+        if self.importance is not None:
+            read[f"imatrix/{self.importance.file.name}"] = (self.importance.store, self.importance.file)
+        return read
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -150,6 +177,15 @@ class GgufPlan(FilePlan):
             shape = "x".join(map(str, reversed(step.source.dimensions)))
             change = f"({step.skip_reason})" if step.skip_reason else f"-> {step.output.type.name}"
             yield f"  {step.source.name} [{shape}] {step.source.type.name} {change}"
+
+
+def output_header(placed: Iterable[tuple[TensorInfo, int]], size: int) -> Header:
+    """Return where tensors lie in a file of so many bytes. `placed`: each with its begin in the file."""
+    entries = (
+        TensorEntry(info.name, info.type.name, tuple(reversed(info.dimensions)), begin, begin + info.size)
+        for info, begin in placed
+    )
+    return Header(tuple(entries), None, size)
 
 
 def plan_gguf(
@@ -200,7 +236,7 @@ def plan_gguf(
         GgufStep(info, placed, header.data + info.offset, len(head) + placed.offset, reason, important)
         for (info, _, reason, important), placed in zip(decided, outputs, strict=True)
     )
-    return GgufPlan(file, output, target.name, head, len(head) + end, steps, importance)
+    return GgufPlan(file, output, target.name, head, len(head) + end, steps, importance, tuple(ignore), pure)
 
 
 def _reason(info: TensorInfo) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from requant.checkpoint.gguf.header import GgufHeader, TensorInfo, aligned, header_bytes, read_header
 from requant.checkpoint.gguf.names import MADE_BY_CONVERTER, Names, Place
-from requant.checkpoint.gguf.plan import output_keys
+from requant.checkpoint.gguf.plan import output_header, output_keys
 from requant.checkpoint.gguf.tensor_types import FILE_TYPES, FLOATS, TENSOR_TYPES, TensorType
 from requant.checkpoint.gguf.weights import FloatRows, GgufWeight, type_named
 from requant.checkpoint.plan.dequantization import SourceTensor
@@ -33,13 +33,14 @@ from requant.checkpoint.plan.model import (
 from requant.checkpoint.plan.planner import content_of
 from requant.checkpoint.plan.refusals import Refusals, abbreviate
 from requant.checkpoint.plan.source import read_source
-from requant.checkpoint.run.file_plan import FilePlan, run_file_plan
+from requant.checkpoint.run.file_plan import CertifiedPlan, run_certified_plan, verdicts_of_file
 from requant.checkpoint.run.outputs import SourceReader, Stages
-from requant.checkpoint.run.run import Nowhere, RunReport
+from requant.checkpoint.run.run import RunReport, settings_files
 from requant.checkpoint.run.steps import Steps, bytes_to_read, group_by_shared_scale, kernels_of_steps
 from requant.checkpoint.run.stored_weight import StoredMatrix
-from requant.checkpoint.run.verdicts import Verdict, Verdicts, weight_name
-from requant.checkpoint.run.work import MEMORY, Piece, ProgressCallback, thread_count
+from requant.checkpoint.run.verdicts import Verdict, Verdicts
+from requant.checkpoint.run.work import Piece, ProgressCallback
+from requant.checkpoint.safetensors.header import Header
 from requant.checkpoint.storage.store import FileWriter, Store, StoredFile, file_named, read_range
 from requant.errors import CheckpointError, excerpt
 from requant.kernels.jit.jit import Kernel
@@ -61,16 +62,17 @@ class GgufTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class RepackPlan(FilePlan):
+class RepackPlan(CertifiedPlan):
     """The plan for a file.
 
     `tensors`: those of the output. `places`: where the steps write, by the names of their tensors. `filled`: what else
-    is written, by offset: the header, the zeros between tensors, and those that the converter made. `sources`: the
-    files that are read.
+    is written behind the header, by offset: the zeros between tensors, and those that the converter made. `sources`:
+    the files that are read. `like`: the file that the converter made, and its folder.
     """
 
     output: str
     type: TensorType
+    head: bytes
     size: int
     tensors: tuple[TensorInfo, ...]
     steps: tuple[Step, ...]
@@ -78,7 +80,25 @@ class RepackPlan(FilePlan):
     filled: tuple[tuple[int, bytes], ...]
     sources: tuple[StoredFile, ...]
     request: Request
+    like: tuple[Store, StoredFile]
     warnings: tuple[str, ...]
+
+    @property
+    def profile(self) -> None:
+        return None
+
+    @property
+    def members(self) -> dict[str, Any]:
+        return self.request.members
+
+    @property
+    def header(self) -> Header:
+        begin = len(self.head)
+        return output_header([(info, begin + info.offset) for info in self.tensors], self.size)
+
+    def read_files(self, source: Store) -> dict[str, tuple[Store, StoredFile]]:
+        of_source = {file.name: (source, file) for file in (*self.sources, *settings_files(source))}
+        return of_source | {f"like/{self.like[1].name}": self.like}
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -146,7 +166,7 @@ def plan_repack_to_gguf(source: Store, target: GgufTarget, *, allow_rounding: bo
     head = header_bytes(output_keys(header.keys, _FILE_TYPES[type_.name]), infos, header.alignment)
     steps: list[Step] = []
     places: dict[str, StoredMatrix] = {}
-    filled = [(0, head)]
+    filled: list[tuple[int, bytes]] = []
     for each, info in zip(placed, infos, strict=True):
         begin = len(head) + info.offset
         steps += each.steps
@@ -164,6 +184,7 @@ def plan_repack_to_gguf(source: Store, target: GgufTarget, *, allow_rounding: bo
     return RepackPlan(
         target.name,
         type_,
+        head,
         len(head) + end,
         tuple(infos),
         tuple(steps),
@@ -171,6 +192,7 @@ def plan_repack_to_gguf(source: Store, target: GgufTarget, *, allow_rounding: bo
         tuple(filled),
         tuple(shard.file for shard in checkpoint.shards.values()),
         request,
+        (target.like_folder, file),
         content.warnings,
     )
 
@@ -308,11 +330,8 @@ def run_repack(
     progress: ProgressCallback | None = None,
 ) -> RunReport:
     """Run a plan. Raises as `repack_to_gguf`."""
-    verdicts = Verdicts()
-    conversion = partial(_stages, verdicts, min(source.read_size, MEMORY // (2 * thread_count(threads))))
-    report = run_file_plan(plan, source, destination, conversion, threads=threads, progress=progress)
-    found = verdicts.of([weight_name(step) for step in plan.steps])
-    return replace(report, verdicts=found, warnings=plan.warnings)
+    report = run_certified_plan(plan, source, destination, stages_of_repack, threads=threads, progress=progress)
+    return replace(report, warnings=plan.warnings)
 
 
 def verdicts_of_repack(
@@ -320,18 +339,21 @@ def verdicts_of_repack(
 ) -> Mapping[str, Verdict]:
     """Return the verdicts of a plan, by running it without writing. What it would refuse is rounded."""
     rehearsed = replace(plan, request=replace(plan.request, repack=Repack.ROUNDED))
-    return run_repack(rehearsed, source, Nowhere(), threads=threads, progress=progress).verdicts
+    return verdicts_of_file(rehearsed, source, stages_of_repack, threads=threads, progress=progress)
 
 
-def _stages(
-    verdicts: Verdicts, read_size: int, plan: RepackPlan, _: str, reader: SourceReader, writer: FileWriter
+def stages_of_repack(
+    verdicts: Verdicts | None, plan: RepackPlan, _: str, reader: SourceReader, writer: FileWriter
 ) -> list[Stages]:
+    """Return the work on the file, as `requant.checkpoint.run.file_plan` runs it."""
     files = {file.name: file for file in plan.sources}
-    steps = Steps(reader.store, reader.counter, read_size, files, plan.request, None, verdicts, buffers=reader.buffers)
+    steps = Steps(
+        reader.store, reader.counter, reader.read_size, files, plan.request, None, verdicts, buffers=reader.buffers
+    )
 
     def write(begin: int, data: bytes) -> None:
         writer.write(begin, data)
         reader.counter.add(written=len(data))
 
-    fixed = (Piece(len(data), partial(write, begin, data)) for begin, data in plan.filled)
+    fixed = (Piece(len(data), partial(write, begin, data)) for begin, data in ((0, plan.head), *plan.filled))
     return [iter([fixed]), *(steps.stages(each, plan.places, writer) for each in group_by_shared_scale(plan.steps))]

@@ -20,7 +20,7 @@ import numpy as np
 
 from requant.checkpoint.gguf.blocks import Unpacked, fields, packed_fields
 from requant.checkpoint.gguf.small_blocks import E2M1_HALVES, UE4M3_VALUES
-from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES, TensorType, read_elements, unpack
+from requant.checkpoint.gguf.tensor_types import FLOATS, TENSOR_TYPES, TensorType, read_elements, unpack
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.weights.block_scaled import (
     MxWeight,
@@ -328,6 +328,15 @@ class FloatRows(WeightFormat):
 
 def _converted(bits: Array, dtype: str, to: str) -> Array:
     return bits if dtype == to else bits_of(values(bits, dtype), to).view(DTYPES[to].array)
+
+
+def numbers_of(data: Array, type_: TensorType) -> Array:
+    """Return the numbers that whole blocks hold, f64 [1, elements]. `data`: uint8, flat."""
+    elements = data.size // type_.block_bytes * type_.block
+    dtype = type_.name if type_.name in FLOATS else "U8"
+    form: WeightFormat = FloatRows(dtype) if type_.name in FLOATS else GgufWeight(type_)
+    part = data.reshape(1, -1).view(DTYPES[dtype].array)
+    return form.numbers(StoredRows({_WEIGHT: part}, {_WEIGHT: dtype}, (1, elements), 0, 1))
 
 
 def type_named(name: str) -> TensorType:

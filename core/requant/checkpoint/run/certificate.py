@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from requant.checkpoint.plan.model import Plan
-from requant.checkpoint.profiles import CHECKPOINT_PROFILES
+from requant.checkpoint.profiles import CheckpointProfile
 from requant.checkpoint.run.verdicts import Verdict, verdict_of
 from requant.version import VERSION
 
@@ -27,9 +26,10 @@ class Certificate:
     requant: str
 
     @classmethod
-    def of(cls, plan: Plan, sources: Mapping[str, str], tensors: Mapping[str, Verdict]) -> Certificate:
-        """Return the certificate of a plan that was run by this version."""
-        profile = CHECKPOINT_PROFILES.get(plan.request.profile)
+    def of(
+        cls, profile: CheckpointProfile | None, sources: Mapping[str, str], tensors: Mapping[str, Verdict]
+    ) -> Certificate:
+        """Return the certificate of a conversion by this version."""
         described = None
         if profile is not None:
             described = {"name": profile.name, "system": profile.system, "version": profile.version}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
@@ -63,35 +63,49 @@ def read_manifest(destination: Store, listing: tuple[StoredFile, ...] | None = N
     data = destination.get(MANIFEST, _MAX_BYTES)
     if data is None:
         return None
-    try:
-        parsed = parse_small_json(data, _MAX_BYTES)
-        if parsed["version"] != _VERSION:
-            raise DestinationError(f"{MANIFEST} has version {parsed['version']!r}; expected {_VERSION}")
-        files = {
-            name: FinishedFile(str(name), int(entry["size"]), str(entry["sha256"]))
-            for name, entry in parsed["files"].items()
-        }
-        plan, request = str(parsed["plan"]), dict(parsed["request"])
-        certificate = certificate_of(parsed[CERTIFICATE]) if CERTIFICATE in parsed else None
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        raise DestinationError(
-            f"{MANIFEST} of the destination is not a manifest: choose an empty destination", file=MANIFEST
-        ) from None
+    manifest = _parsed(data, f"{MANIFEST} of the destination", "choose an empty destination")
+    files = dict(manifest.files)
     for file in destination.files() if listing is None else listing:
         if file.name.startswith(RECORDS) and file.name.endswith(".json"):
             record = destination.get(file.name, _MAX_BYTES)
             if record is None:
                 # Another worker has moved the records into the manifest since it was read.
                 return read_manifest(destination)
-            finished = _record(record, plan)
+            finished = _record(record, manifest.plan)
             if finished is not None:
                 files[finished.name] = finished
-    return Manifest(plan, request, files, certificate)
+    return replace(manifest, files=files)
+
+
+def manifest_name(file: str) -> str:
+    """Return the name of the manifest of a model that is one file, beside which it lies."""
+    return f"{file}.{MANIFEST}"
+
+
+def read_file_manifest(folder: Store, file: str) -> Manifest | None:
+    """Return the manifest of a model that is one file; None where there is none. Raises as `read_manifest`."""
+    data = folder.get(manifest_name(file), _MAX_BYTES)
+    return None if data is None else _parsed(data, manifest_name(file), "remove it")
+
+
+def _parsed(data: bytes, name: str, instead: str) -> Manifest:
+    try:
+        parsed = parse_small_json(data, _MAX_BYTES)
+        if parsed["version"] != _VERSION:
+            raise DestinationError(f"{name} has version {parsed['version']!r}; expected {_VERSION}")
+        files = {
+            str(name): FinishedFile(str(name), int(entry["size"]), str(entry["sha256"]))
+            for name, entry in parsed["files"].items()
+        }
+        certificate = certificate_of(parsed[CERTIFICATE]) if CERTIFICATE in parsed else None
+        return Manifest(str(parsed["plan"]), dict(parsed["request"]), files, certificate)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        raise DestinationError(f"{name} is not a manifest: {instead}", file=MANIFEST) from None
 
 
 def begin_manifest(destination: Store, plan: Plan) -> bool:
     """Claim the destination for this plan. False: there already is a manifest."""
-    return destination.put(MANIFEST, _text(plan, {}), only_if_absent=True)
+    return destination.put(MANIFEST, manifest_text(plan.digest, plan.request.members, {}), only_if_absent=True)
 
 
 def add_record(destination: Store, plan: Plan, file: FinishedFile) -> None:
@@ -111,22 +125,27 @@ def complete_manifest(
     destination: Store, plan: Plan, files: Mapping[str, FinishedFile], certificate: Certificate | None
 ) -> None:
     """Write the manifest with all files, and remove the records."""
-    text = _text(plan, files, certificate)
-    if len(text) > _MAX_BYTES:
-        raise DestinationError(
-            f"the certificate of {len(certificate.tensors) if certificate else 0} tensors would make {MANIFEST} larger "
-            f"than {_MAX_BYTES} bytes: convert without a certificate, or a part of the model"
-        )
-    destination.put(MANIFEST, text)
+    destination.put(MANIFEST, manifest_text(plan.digest, plan.request.members, files, certificate))
     for file in destination.files():
         if file.name.startswith(RECORDS):
             destination.remove(file.name)
 
 
-def _text(plan: Plan, files: Mapping[str, FinishedFile], certificate: Certificate | None = None) -> bytes:
+def manifest_text(
+    plan: str,
+    request: Mapping[str, Any],
+    files: Mapping[str, FinishedFile],
+    certificate: Certificate | None = None,
+) -> bytes:
+    """Return the text of a manifest. `plan`: its digest. Raises DestinationError for one that is not read again."""
     entries = {name: {"size": files[name].size, "sha256": files[name].sha256} for name in sorted(files)}
-    text = {"version": _VERSION, "plan": plan.digest, "request": plan.request.members, "files": entries}
-    return sealed(text if certificate is None else {**text, CERTIFICATE: certificate.members})
+    members = {"version": _VERSION, "plan": plan, "request": request, "files": entries}
+    text = sealed(members if certificate is None else {**members, CERTIFICATE: certificate.members})
+    if len(text) > _MAX_BYTES:
+        raise DestinationError(
+            f"{MANIFEST} would have more than {_MAX_BYTES} bytes: convert without a certificate, or a part of the model"
+        )
+    return text
 
 
 def sealed(members: Mapping[str, Any]) -> bytes:

@@ -11,7 +11,7 @@ from threading import Lock
 import numpy as np
 
 from requant.checkpoint.run.destination import FinishedFile
-from requant.checkpoint.run.work import Piece, ProgressCounter, WorkItem, run_items
+from requant.checkpoint.run.work import MEMORY, Piece, ProgressCounter, WorkItem, run_items
 from requant.checkpoint.storage.store import FileWriter, Store, StoredFile
 from requant.checkpoint.weights.floats import Array
 
@@ -41,6 +41,11 @@ class Buffers:
         finally:
             with self._lock:
                 self._free.append(buffer)
+
+
+def bytes_at_a_time(source: Store, threads: int) -> int:
+    """Return how many bytes to read at a time: each thread has them, and what becomes of them."""
+    return min(source.read_size, MEMORY // (2 * threads))
 
 
 @dataclass(frozen=True)

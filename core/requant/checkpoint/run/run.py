@@ -12,6 +12,7 @@ from functools import partial
 from hashlib import sha256
 
 from requant.checkpoint.plan.model import GivenStep, Plan, Repack, Task
+from requant.checkpoint.profiles import CHECKPOINT_PROFILES
 from requant.checkpoint.quantization_config import model_optimizer
 from requant.checkpoint.run.certificate import Certificate
 from requant.checkpoint.run.destination import (
@@ -24,13 +25,14 @@ from requant.checkpoint.run.destination import (
     expected_files,
     prepare,
 )
-from requant.checkpoint.run.outputs import Output, Stages, write_outputs
+from requant.checkpoint.run.outputs import Output, Stages, bytes_at_a_time, write_outputs
 from requant.checkpoint.run.steps import Observer, Steps, bytes_to_read, group_by_shared_scale
 from requant.checkpoint.run.stored_weight import StoredMatrix
 from requant.checkpoint.run.verdicts import Verdict, Verdicts, weight_name
-from requant.checkpoint.run.work import MEMORY, Progress, ProgressCallback, ProgressCounter, in_threads, thread_count
+from requant.checkpoint.run.work import Progress, ProgressCallback, ProgressCounter, in_threads, thread_count
+from requant.checkpoint.storage.nowhere import Nowhere
 from requant.checkpoint.storage.store import FileWriter, Store, StoredFile
-from requant.errors import DestinationError, ParameterError, StorageError
+from requant.errors import DestinationError, ParameterError
 
 
 def convert_files(
@@ -62,10 +64,8 @@ def convert_files(
     )
     files = {file.name: file for file in (*plan.sources, *carried)}
     threads = thread_count(threads)
-    # What is read and what becomes of it, in each thread.
-    read_size = min(source.read_size, MEMORY // (2 * threads))
     verdicts = Verdicts() if plan.request.certify else None
-    steps = Steps(source, counter, read_size, files, plan.request, observe, verdicts)
+    steps = Steps(source, counter, bytes_at_a_time(source, threads), files, plan.request, observe, verdicts)
     weights: dict[str, list[str]] = {}
     if verdicts is not None:
         for task in tasks:
@@ -90,42 +90,6 @@ def convert_files(
     outputs += [Output(file.name, file.size, partial(copy_stages, file)) for file in carried]
     write_outputs(outputs, destination, counter, committed, threads)
     return counter.state
-
-
-class Nowhere(Store):
-    """A destination that keeps nothing."""
-
-    url = ""
-
-    def files(self) -> tuple[StoredFile, ...]:
-        return ()
-
-    def read_into(self, file: StoredFile, offset: int, target: memoryview) -> None:
-        raise StorageError(f"{file.name} was not kept", file=file.name)
-
-    def create(self, name: str, size: int) -> FileWriter:
-        return _NoFile()
-
-    def get(self, name: str, max_bytes: int = 0) -> bytes | None:
-        return None
-
-    def put(self, name: str, data: bytes, *, only_if_absent: bool = False) -> bool:
-        return True
-
-    def remove(self, name: str) -> None:
-        """There is nothing to remove."""
-
-
-class _NoFile(FileWriter):
-    def write(self, offset: int, data: bytes | memoryview) -> None:
-        """Drop the bytes."""
-
-    def commit(self) -> str:
-        """Return no digest: nothing was kept."""
-        return ""
-
-    def discard(self) -> None:
-        """Nothing was kept."""
 
 
 def verdicts_of(
@@ -251,12 +215,17 @@ def _run(
     return RunReport(files, before, done.bytes_read, done.bytes_written, plan.warnings)
 
 
+def settings_files(source: Store) -> list[StoredFile]:
+    """Return the files of a source that say what its tensors are, as far as they exist."""
+    names = (CONFIG, model_optimizer.FILE, INDEX)
+    return [file for name in names if (file := source.find(name)) is not None]
+
+
 def source_digests(plan: Plan, source: Store, files: Mapping[str, FinishedFile]) -> dict[str, str]:
     """Return the SHA-256 of each file of the source, by name. `files`: the outputs; those that are copied have it."""
     carried = {file.name: files[file.name].sha256 for file in plan.carried if file.name in files}
-    names = (CONFIG, model_optimizer.FILE, INDEX)
-    texts = [file for name in names if (file := source.find(name)) is not None]
-    hashed = [file for file in (*plan.sources, *plan.carried, *texts) if file.name not in carried]
+    read = (*plan.sources, *plan.carried, *settings_files(source))
+    hashed = [file for file in read if file.name not in carried]
     digests = in_threads(source.sha256, hashed, None)
     return carried | {file.name: digest for file, digest in zip(hashed, digests, strict=True)}
 
@@ -280,7 +249,9 @@ def _finish(
     certificate = None
     if plan.request.certify:
         tensors = {name: verdict for file in files.values() for name, verdict in file.verdicts.items()}
-        certificate = Certificate.of(plan, source_digests(plan, source, files), tensors)
+        certificate = Certificate.of(
+            CHECKPOINT_PROFILES.get(plan.request.profile), source_digests(plan, source, files), tensors
+        )
     complete_manifest(destination, plan, files, certificate)
     destination.put(CONFIG, plan.config)
     return replace(

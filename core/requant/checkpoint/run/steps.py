@@ -34,7 +34,7 @@ from requant.checkpoint.run.stored_weight import (
     pieces_of,
     weight_of,
 )
-from requant.checkpoint.run.verdicts import Verdicts
+from requant.checkpoint.run.verdicts import Verdicts, weight_name
 from requant.checkpoint.run.work import Piece
 from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.storage.store import FileWriter, StoredFile
@@ -50,7 +50,7 @@ from requant.errors import CheckpointError
 from requant.kernels.checkpoint.values import exact_numbers
 from requant.kernels.jit.jit import Kernel
 
-_FEWER, _NUMBER_BYTES = 4, 64
+_FEWER, NUMBER_BYTES = 4, 64
 """Numbers that are compared are f64, on both sides and in between: bytes for each."""
 
 PIECE_OF_COLUMNS = 8 << 20
@@ -91,7 +91,7 @@ class Steps(SourceReader):
                 case CopyStep():
                     copied = step.source
                     if self.verdicts is not None:
-                        self.verdicts.copied(step)
+                        self.verdicts.copied(step.output)
                     file, target = self.files[copied.file], places[step.output].begin
                     yield self.copy(file, copied.begin, copied.end, writer, target)
                 case QuantizeStep():
@@ -225,7 +225,8 @@ class Steps(SourceReader):
         """Compare the numbers of rows with those that are written. Raises CheckpointError if they have to be equal."""
         if self.verdicts is None:
             return
-        unlike = self.verdicts.compare(step, expected, held)
+        floats = isinstance(step, DequantizeStep) or step.format.is_plain
+        unlike = self.verdicts.compare(weight_name(step), expected, held, floats=floats)
         if unlike is not None and self.request.repack is Repack.EXACT:
             raise _refused_number(step, unlike, begin)
 
@@ -235,7 +236,7 @@ class Steps(SourceReader):
 
     def _compared_memory(self, shape: tuple[int, int]) -> int:
         """Return the bytes that comparing takes for a row."""
-        return 0 if self.verdicts is None else _NUMBER_BYTES * shape[1]
+        return 0 if self.verdicts is None else NUMBER_BYTES * shape[1]
 
     def _dequantize(self, step: DequantizeStep, target: int, writer: FileWriter) -> Iterator[Piece]:
         source = step.source

@@ -11,14 +11,14 @@ are one number, and a NaN equals a NaN.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 from threading import Lock
 from typing import Any
 
-from requant.checkpoint.plan.model import CopyStep, QuantizeStep, Step
+from requant.checkpoint.plan.model import QuantizeStep, Step
 from requant.checkpoint.weights.floats import Array
 from requant.checkpoint.weights.repack import Inexact, compare_numbers
 
@@ -79,16 +79,17 @@ class Verdicts:
         self._verdicts: dict[str, Verdict] = {}
         self._lock = Lock()
 
-    def copied(self, step: CopyStep) -> None:
+    def copied(self, name: str) -> None:
         """Note a tensor whose bytes are copied."""
         with self._lock:
-            self._verdicts[step.output] = Verdict(Outcome.COPIED)
+            self._verdicts[name] = Verdict(Outcome.COPIED)
 
-    def compare(self, step: Step, expected: Array, held: Array) -> Inexact | None:
-        """Compare the numbers of some rows, f64 [rows, in], and return where they differ first; None if they do not."""
+    def compare(self, name: str, expected: Array, held: Array, *, floats: bool) -> Inexact | None:
+        """Compare the numbers of some rows of a tensor, f64 [rows, in], and return where they differ first; None if
+        they do not. `floats`: whether it becomes floats, and not codes and scales.
+        """
         unlike = compare_numbers(expected, held)
-        name, moved = weight_name(step), isinstance(step, QuantizeStep) and not step.format.is_plain
-        equal = Outcome.EXACT if moved else Outcome.WIDENED
+        equal = Outcome.WIDENED if floats else Outcome.EXACT
         with self._lock:
             known = self._verdicts.get(name, Verdict(equal))
             outcome, differing, largest = known.outcome, known.differing, known.largest_error
@@ -99,7 +100,12 @@ class Verdicts:
             self._verdicts[name] = Verdict(outcome, known.numbers + expected.size, differing, largest)
         return unlike
 
-    def of(self, names: list[str]) -> dict[str, Verdict]:
+    def of(self, names: Iterable[str]) -> dict[str, Verdict]:
         """Return the verdicts of some tensors that are finished, by their names."""
         with self._lock:
             return {name: self._verdicts[name] for name in sorted(names)}
+
+    @property
+    def all(self) -> dict[str, Verdict]:
+        """The verdicts of all tensors so far, by their names."""
+        return self.of([*self._verdicts])

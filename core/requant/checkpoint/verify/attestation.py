@@ -9,11 +9,13 @@ Source: in-toto attestation framework, Statement v1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from requant.checkpoint.run.destination import CONFIG, MANIFEST
+from requant.checkpoint.run.destination import CONFIG, MANIFEST, Manifest, manifest_name
 from requant.checkpoint.storage.store import Store
-from requant.checkpoint.verify.structure import check_structure
+from requant.checkpoint.verify.gguf_file import check_file
+from requant.checkpoint.verify.structure import Fault, check_structure
 from requant.errors import CheckpointError, VerificationError
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -28,13 +30,25 @@ def statement_of(store: Store) -> dict[str, Any]:
     """
     structure = check_structure(store, hashes=True)
     manifest = structure.manifest
-    if manifest is None or manifest.certificate is None or CONFIG not in manifest.files:
+    return _statement(
+        MANIFEST, None if manifest is None or CONFIG not in manifest.files else manifest, structure.faults
+    )
+
+
+def statement_of_file(folder: Store, name: str) -> dict[str, Any]:
+    """Return the statement about the GGUF file `name`, likewise."""
+    checked = check_file(folder, name, hashes=True)
+    return _statement(manifest_name(name), checked.manifest, checked.faults)
+
+
+def _statement(name: str, manifest: Manifest | None, faults: Sequence[Fault]) -> dict[str, Any]:
+    """Return a statement. `name`: of the manifest, which is None where it is not there or not complete."""
+    if manifest is None or manifest.certificate is None:
         raise CheckpointError(
-            f"{MANIFEST} has no certificate: convert the source again with --certify, or repack it", file=MANIFEST
+            f"{name} has no certificate: convert the source again with --certify, or repack it", file=name
         )
-    if structure.faults:
-        first = structure.faults[0]
-        raise VerificationError(first.detail, file=first.file, tensor=first.tensor)
+    if faults:
+        raise VerificationError(faults[0].detail, file=faults[0].file, tensor=faults[0].tensor)
     files, certificate = manifest.files, manifest.certificate
     return {
         "_type": STATEMENT_TYPE,

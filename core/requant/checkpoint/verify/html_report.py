@@ -66,11 +66,12 @@ def _summary(report: CheckpointReport) -> str:
     rows: list[tuple[str, str]] = [("Checkpoint", report.checkpoint)]
     if report.source is not None:
         rows.append(("Source", report.source))
-    if report.request is not None:
-        scheme = schemes_text(report.request) if report.request.schemes else "none (dequantized)"
-        rows += [("Scheme", scheme), ("Profile", report.request.profile)]
-        if report.request.ignore:
-            rows.append(("Ignored", ", ".join(report.request.ignore)))
+    if report.verification.conversion is not None:
+        request = report.verification.conversion.request
+        scheme = schemes_text(request) if request.schemes else "none (dequantized)"
+        rows += [("Scheme", scheme), ("Profile", request.profile)]
+        if request.ignore:
+            rows.append(("Ignored", ", ".join(request.ignore)))
     compared = f"{verification.tensors_compared} of {verification.tensors}, {verification.bytes_compared} bytes"
     if verification.sample < 1:
         compared += f" (a sample of {verification.sample:.3g} of the tensors, seed {verification.seed})"

@@ -4,7 +4,7 @@ codes, and the error.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
@@ -126,11 +126,13 @@ _COUNTS = ("tensors", "tensors_compared", "bytes_compared", "files_hashed", "sam
 
 @dataclass(frozen=True, slots=True)
 class CheckpointReport:
-    """A checkpoint, what it was verified against, and what was found. `weights`: empty without a source."""
+    """A checkpoint, what it was verified against, and what was found. `request`: what it was made by, as members of
+    JSON; None where that is not known. `weights`: empty without a source.
+    """
 
     checkpoint: str
     source: str | None
-    request: Request | None
+    request: Mapping[str, Any] | None
     verification: Verification
     weights: tuple[WeightError, ...] = ()
 
@@ -140,7 +142,7 @@ class CheckpointReport:
         return {
             "checkpoint": self.checkpoint,
             "source": self.source,
-            "request": None if self.request is None else self.request.members,
+            "request": self.request,
             "faults": [asdict(fault) for fault in result.faults],
             "warnings": [asdict(fault) for fault in result.warnings],
             **{name: getattr(result, name) for name in _COUNTS},
@@ -173,5 +175,5 @@ def checkpoint_report(
     measured: tuple[WeightError, ...] = ()
     if weights and source is not None and result.conversion is not None and result.dequantization is not None:
         measured = weight_errors(result.conversion, source, result.dequantization, store, threads=threads)
-    made_by = None if result.conversion is None else result.conversion.request
+    made_by = None if result.conversion is None else result.conversion.request.members
     return CheckpointReport(store.url, None if source is None else source.url, made_by, result, measured)

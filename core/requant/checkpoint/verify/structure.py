@@ -43,12 +43,7 @@ _MEMBERS = {"version", "plan", "request", "files"}
 
 def _manifest_faults(store: Store, manifest: Manifest, source: Source | None) -> list[Fault]:
     """Return the faults of a manifest that can be read. `source`: the checkpoint beside it, if that can be read."""
-    data = store.get(MANIFEST) or b"{}"
-    parsed = json.loads(data)
-    members = {name: value for name, value in parsed.items() if name != SEAL}
-    faults = []
-    if members.keys() - {CERTIFICATE} != _MEMBERS or not _is_as_written(data, members, stated=SEAL in parsed):
-        faults.append("it was changed: it has other members, or another SHA-256, than Requant wrote")
+    faults = changes_of(store.get(MANIFEST))
     try:
         certified = request_of(manifest.request).certify
         if certified and manifest.certificate is None and CONFIG in manifest.files:
@@ -59,6 +54,16 @@ def _manifest_faults(store: Store, manifest: Manifest, source: Source | None) ->
         beside = {*source.shards, CONFIG, *(file.name for file in source.files if file.name == INDEX)}
         faults += [f"it does not name '{excerpt(name)}'" for name in sorted(beside - manifest.files.keys())]
     return [Fault(each, MANIFEST) for each in faults]
+
+
+def changes_of(text: bytes | None) -> list[str]:
+    """Return what says that the text of a manifest that can be read is not the one that was written."""
+    data = text or b"{}"
+    parsed = json.loads(data)
+    members = {name: value for name, value in parsed.items() if name != SEAL}
+    if members.keys() - {CERTIFICATE} != _MEMBERS or not _is_as_written(data, members, stated=SEAL in parsed):
+        return ["it was changed: it has other members, or another SHA-256, than Requant wrote"]
+    return []
 
 
 def _is_as_written(data: bytes, members: Mapping[str, Any], *, stated: bool) -> bool:
@@ -103,18 +108,25 @@ def check_structure(store: Store, *, hashes: bool) -> Structure:
         faults.append(Fault(error.detail, error.file, error.tensor))
     hashed = 0
     if manifest is not None:
-        files = {file.name: file for file in store.files()}
-        for name, finished in manifest.files.items():
-            if name not in files:
-                faults.append(Fault(f"the file is missing; {MANIFEST} names it", name))
-            elif files[name].size != finished.size:
-                faults.append(Fault(f"has {files[name].size} bytes; {MANIFEST} says {finished.size}", name))
-            elif hashes:
-                hashed += 1
-                if store.sha256(files[name]) != finished.sha256:
-                    faults.append(Fault(f"its SHA-256 differs from {MANIFEST}: the file was changed", name))
-        faults += _manifest_faults(store, manifest, source)
+        wrong, hashed = changed_files(store, manifest, hashes=hashes)
+        faults += [*wrong, *_manifest_faults(store, manifest, source)]
     return Structure(tuple(faults), source, plan, manifest, hashed)
+
+
+def changed_files(store: Store, manifest: Manifest, *, hashes: bool) -> tuple[list[Fault], int]:
+    """Return the faults of the files that a manifest names, and how many were hashed. Raises StorageError."""
+    files = {file.name: file for file in store.files()}
+    faults, hashed = [], 0
+    for name, finished in manifest.files.items():
+        if name not in files:
+            faults.append(Fault(f"the file is missing; {MANIFEST} names it", name))
+        elif files[name].size != finished.size:
+            faults.append(Fault(f"has {files[name].size} bytes; {MANIFEST} says {finished.size}", name))
+        elif hashes:
+            hashed += 1
+            if store.sha256(files[name]) != finished.sha256:
+                faults.append(Fault(f"its SHA-256 differs from {MANIFEST}: the file was changed", name))
+    return faults, hashed
 
 
 def _manifest(store: Store, faults: list[Fault]) -> Manifest | None:

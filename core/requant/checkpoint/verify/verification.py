@@ -219,9 +219,9 @@ def verify(
     convert_files(plan, tasks, carried, source, compared, remade.append, threads=threads, progress=progress)
     if plan.request.certify and structure.manifest is not None and structure.manifest.certificate is not None:
         stated = structure.manifest.certificate
-        faults += _wrong_verdicts(stated, {name: each for file in remade for name, each in file.verdicts.items()})
+        faults += wrong_verdicts(stated, {name: each for file in remade for name, each in file.verdicts.items()})
         if hashes:
-            faults += _wrong_digests(stated, source_digests(plan, source, {}))
+            faults += wrong_digests(stated, source_digests(plan, source, {}))
     differing = {each.tensor for each in compared.differences}
     equal = {name for task in tasks for step in task.steps for name in outputs_of(step)} - differing
     sizes = {file.name: file.size for file in store.files()}
@@ -229,15 +229,7 @@ def verify(
     as_converted: list[Fault] = []
     for each in wrong_values:
         (as_converted if each.tensor in equal and each.file in complete else faults).append(each)
-    faults += [
-        Fault(
-            f"{each.bytes} bytes differ from the conversion of the source, the first at byte {each.offset}"
-            + (" of the tensor" if each.tensor is not None else ""),
-            each.file,
-            each.tensor,
-        )
-        for each in compared.differences
-    ]
+    faults += differences_of(compared)
     return replace(
         without_source,
         faults=tuple(faults),
@@ -289,17 +281,32 @@ def _stated_request(members: Mapping[str, Any]) -> Request:
         raise CheckpointError(f"the request in {MANIFEST} cannot be read", file=MANIFEST) from None
 
 
-def _wrong_verdicts(stated: Certificate, derived: Mapping[str, Verdict]) -> Iterator[Fault]:
+def differences_of(compared: ComparedStore) -> list[Fault]:
+    """Return the differences that were found as faults."""
+    return [
+        Fault(
+            f"{each.bytes} bytes differ from the conversion of the source, the first at byte {each.offset}"
+            + (" of the tensor" if each.tensor is not None else ""),
+            each.file,
+            each.tensor,
+        )
+        for each in compared.differences
+    ]
+
+
+def wrong_verdicts(stated: Certificate, derived: Mapping[str, Verdict], manifest: str = MANIFEST) -> Iterator[Fault]:
+    """Yield the verdicts that are not those of a certificate. `manifest`: the name of its file."""
     for name, verdict in derived.items():
         if (written := stated.tensors.get(name)) != verdict:
             said = "none" if written is None else json.dumps(written.members)
-            yield Fault(f"its verdict is {json.dumps(verdict.members)}; the certificate has {said}", MANIFEST, name)
+            yield Fault(f"its verdict is {json.dumps(verdict.members)}; the certificate has {said}", manifest, name)
 
 
-def _wrong_digests(stated: Certificate, digests: Mapping[str, str]) -> Iterator[Fault]:
+def wrong_digests(stated: Certificate, digests: Mapping[str, str], manifest: str = MANIFEST) -> Iterator[Fault]:
+    """Yield the files of the source that are not those of a certificate, by their SHA-256."""
     for name in sorted(stated.sources.keys() | digests.keys()):
         if stated.sources.get(name) != digests.get(name):
-            yield Fault(f"the SHA-256 of the source's file '{excerpt(name)}' is not that of the certificate", MANIFEST)
+            yield Fault(f"the SHA-256 of the source's file '{excerpt(name)}' is not that of the certificate", manifest)
 
 
 def _wrong_files(plan: Plan, store: Store) -> list[Fault]:

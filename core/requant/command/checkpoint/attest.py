@@ -22,9 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
     """Print the statement."""
-    from requant.checkpoint.verify.attestation import statement_of
-    from requant.checkpoints import open_source
+    from requant.checkpoint.storage.location import open_folder
+    from requant.checkpoint.verify.attestation import statement_of, statement_of_file
+    from requant.checkpoints import is_gguf, open_source
 
-    statement = statement_of(open_source(arguments.checkpoint))
+    place = arguments.checkpoint
+    statement = statement_of_file(*open_folder(place)) if is_gguf(place) else statement_of(open_source(place))
     output.done(json.dumps(statement, indent=2, ensure_ascii=False), statement)
     return DONE

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter
 from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from requant.command.checkpoint import options, single_file
+from requant.command.checkpoint.verdicts import verdict_lines, verdict_members
 from requant.command.exit_status import DONE
 from requant.command.kernels import choose_kernels, compile_missing
 from requant.command.output import Output, counted, size_text, time_text
@@ -107,21 +107,8 @@ def print_plan(
     text, members = plan_text(plan).rstrip("\n"), plan_document(plan, source, destination)
     if verdicts is not None:
         text = "\n".join([text, "", *verdict_lines(verdicts)])
-        members["verdicts"] = {name: verdict.members for name, verdict in sorted(verdicts.items())}
+        members |= verdict_members(verdicts)
     options.print_document(text, members, arguments, output)
-
-
-def verdict_lines(verdicts: Mapping[str, Verdict]) -> list[str]:
-    """Return how many tensors have each verdict, and each of those that are rounded, the first ones."""
-    counts = Counter(verdict.outcome for verdict in verdicts.values())
-    lines = ["Verdicts: " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))]
-    rounded = [(name, verdict) for name, verdict in sorted(verdicts.items()) if verdict.differing]
-    for name, verdict in rounded[:_MAX_NAMES]:
-        error = "" if verdict.largest_error is None else f", by at most {verdict.largest_error:.6g}"
-        lines.append(f"  {name}: {verdict.differing} of {verdict.numbers} numbers are rounded{error}")
-    if len(rounded) > _MAX_NAMES:
-        lines.append(f"  and {len(rounded) - _MAX_NAMES} more")
-    return lines
 
 
 def _summary(plan: Plan, report: RunReport, url: str, seconds: float) -> tuple[str, dict[str, Any]]:
@@ -156,7 +143,7 @@ def _summary(plan: Plan, report: RunReport, url: str, seconds: float) -> tuple[s
         "warnings": list(plan.warnings),
     }
     if report.verdicts:
-        members["verdicts"] = {name: verdict.members for name, verdict in sorted(report.verdicts.items())}
+        members |= verdict_members(report.verdicts)
     return "\n".join(lines), members | ({} if command is None else {"serve": command})
 
 

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from requant.command.checkpoint import options
+from requant.command.checkpoint.verdicts import verdict_lines, verdict_members
 from requant.command.exit_status import DONE
 from requant.command.kernels import choose_kernels, compile_missing
 from requant.command.output import Output, counted, size_text, time_text
@@ -30,14 +31,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     of_onnx.add_argument("--symmetric", action="store_true", help="quantize without zero points")
     of_gguf = parser.add_argument_group("for a GGUF file")
+    add_imatrix_option(of_gguf)
     of_gguf.add_argument(
+        "--pure", action="store_true", help="make all tensors of one type, and not the mixture that the scheme names"
+    )
+
+
+def add_imatrix_option(parser: argparse._ActionsContainer) -> None:
+    """Add `--imatrix`."""
+    parser.add_argument(
         "--imatrix",
         metavar="FILE",
         help="an importance matrix that llama-imatrix wrote for this model (GGUF or .dat): errors count by the "
         "importance of their column. Default: none",
-    )
-    of_gguf.add_argument(
-        "--pure", action="store_true", help="make all tensors of one type, and not the mixture that the scheme names"
     )
 
 
@@ -62,8 +68,10 @@ def is_single_file(arguments: argparse.Namespace) -> bool:
         return False
     if kind == _ONNX:
         options.refuse_given(arguments, ("dtype",), "is not for ONNX models")
-    of_safetensors = ("profile", "targets", "not_finite", "input_scales", "kv_scales", "output", "schemes", "certify")
+    of_safetensors = ("profile", "targets", "not_finite", "input_scales", "kv_scales", "output", "schemes")
     options.refuse_given(arguments, of_safetensors, "is for safetensors")
+    if kind == _ONNX:
+        options.refuse_given(arguments, ("certify",), "is for safetensors and GGUF files")
     if options.is_quantization(arguments) and options.one_scheme(arguments) is None:
         arguments.refuse("several --scheme are for safetensors: give one")
     if getattr(arguments, "engine", "threads") != "threads":
@@ -79,25 +87,41 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     began = monotonic()
     source, name = open_folder(arguments.source)
     ignore, _ = options.ignored(arguments)
+    certify: bool = getattr(arguments, "certify", False)
     destination = getattr(arguments, "destination", None)
     target, target_name = (source, name) if destination is None else open_folder(destination)
     plan, convert = (_gguf if PurePath(name).suffix.lower() == _GGUF else _onnx)(arguments)
     if destination is None or getattr(arguments, "dry_run", False) or "threads" not in arguments:
         planned = plan(source, name, target_name, ignore=ignore)
-        options.print_document("\n".join(planned.lines()), planned.as_json(), arguments, output)
+        lines, stated = [*planned.lines()], planned.as_json()
+        if certify:
+            from requant.checkpoint.gguf.plan import GgufPlan
+            from requant.checkpoint.gguf.quantize import verdicts_of_gguf
+
+            assert isinstance(planned, GgufPlan)
+            compile_missing(output.kernels)
+            verdicts = verdicts_of_gguf(planned, source, threads=arguments.threads, progress=output.progress)
+            lines, stated = [*lines, "", *verdict_lines(verdicts)], stated | verdict_members(verdicts)
+        options.print_document("\n".join(lines), stated, arguments, output)
         return DONE
 
     compile_missing(output.kernels)
     how = {"ignore": ignore, "threads": arguments.threads, "progress": output.progress}
-    files = convert(source, name, target, target_name, **how).files
-    seconds = monotonic() - began
+    report = convert(source, name, target, target_name, **how | ({"certify": True} if certify else {}))
+    files, seconds = report.files, monotonic() - began
     members: dict[str, Any] = {
         "destination": destination,
         "files": [{"name": file.name, "bytes": file.size, "sha256": file.sha256} for file in files],
         "seconds": round(seconds, 3),
     }
+    wrote = f"Wrote {counted(len(files), 'file')}"
+    if certify:
+        from requant.checkpoint.run.destination import manifest_name
+
+        wrote, members = f"{wrote} and {manifest_name(target_name)}", members | verdict_members(report.verdicts)
     size = size_text(sum(file.size for file in files))
-    output.done(f"Wrote {counted(len(files), 'file')}, {size}, in {time_text(seconds)}: {destination}", members)
+    lines = [f"{wrote}, {size}, in {time_text(seconds)}: {destination}"]
+    output.done("\n".join([*lines, *(verdict_lines(report.verdicts) if certify else ())]), members)
     return DONE
 
 

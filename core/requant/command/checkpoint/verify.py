@@ -3,6 +3,9 @@
 Without a source: every file that the index names is there, index and headers agree, no quantized module lacks a tensor,
 no scale is NaN, infinite, negative or 0, no code out of its range, no weight all 0, and the files have the SHA-256 that
 the manifest states. The exit status is 1 if there is a fault.
+
+Of a GGUF file that was made with --certify, or by repack: that its header can be read, and that it is the file of the
+manifest beside it; with what it was made of (--source, --imatrix, --like) every byte, and the verdict of each tensor.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from requant.command.checkpoint import options
+from requant.command.checkpoint import options, single_file
 from requant.command.exit_status import DONE, FAILED
 from requant.command.kernels import choose_kernels, compile_missing
 from requant.command.output import Output, add_progress_option, counted
@@ -28,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("checkpoint", type=options.place, metavar="CHECKPOINT", help="the converted model")
     parser.add_argument("--source", type=options.place, help="the model that it was converted from")
-    options.add_like_option(parser)
+    options.add_like_option(parser, of_target=True)
+    single_file.add_imatrix_option(parser)
     parser.add_argument(
         "--sample",
         type=float,
@@ -63,8 +67,13 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     choose_kernels()
     from requant.checkpoint.plan.model import Direction
     from requant.checkpoint.verify.report import checkpoint_report
-    from requant.checkpoints import open_source
+    from requant.checkpoints import is_gguf, open_source
 
+    if is_gguf(arguments.checkpoint):
+        report = _report_of_file(arguments, output)
+        options.print_document(_text(report), report.members(), arguments, output)
+        return FAILED if report.verification.faults else DONE
+    options.refuse_given(arguments, ("imatrix",), "is only for GGUF files")
     given = options.is_quantization(arguments)
     if not given:
         options.refuse_given(arguments, options.OF_QUANTIZATION, "needs --scheme")
@@ -86,6 +95,39 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         _write(report, Path(arguments.report))
     options.print_document(_text(report), report.members(), arguments, output)
     return FAILED if report.verification.faults else DONE
+
+
+def _report_of_file(arguments: argparse.Namespace, output: Output) -> CheckpointReport:
+    """Verify a GGUF file."""
+    from requant.checkpoint.gguf.importance import read_importance
+    from requant.checkpoint.storage.location import open_folder
+    from requant.checkpoint.verify.gguf_file import MadeOf, verify_file
+    from requant.checkpoint.verify.report import CheckpointReport
+    from requant.checkpoints import is_gguf, open_source
+
+    not_for_files = (*options.OF_QUANTIZATION, "scheme", "schemes", "report")
+    options.refuse_given(arguments, not_for_files, "is not for GGUF files, whose manifest says how they were made")
+    if arguments.sample != 1:
+        arguments.refuse("--sample is not for GGUF files")
+    place, made_of = arguments.source, None
+    if place is None:
+        options.refuse_given(arguments, ("like", "imatrix"), "needs --source")
+    elif is_gguf(place):
+        options.refuse_given(arguments, ("like",), "is not for a GGUF file that was made of another")
+        path = arguments.imatrix
+        importance = None if path is None else read_importance(*open_folder(path), path)
+        made_of = MadeOf(*open_folder(place), importance)
+    else:
+        options.refuse_given(arguments, ("imatrix",), "is only for a GGUF file that was made of another")
+        like = None if arguments.like is None else open_folder(arguments.like)
+        made_of = MadeOf(open_source(place), like=like)
+    compile_missing(output.kernels)
+    folder, name = open_folder(arguments.checkpoint)
+    hashes = not arguments.no_hashes
+    found, request = verify_file(
+        folder, name, made_of, hashes=hashes, threads=arguments.threads, progress=output.progress
+    )
+    return CheckpointReport(arguments.checkpoint, place, request, found)
 
 
 def _write(report: CheckpointReport, path: Path) -> None:

@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from requant.checkpoint.given_scales import OF_INPUTS, OF_KV_CACHE, scales_from
+from requant.checkpoint.given_scales import OF_INPUTS, OF_KV_CACHE
 from requant.checkpoint.plan.model import Direction, NotFinite, Repack, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.plan.scale_files import scales_from
 from requant.checkpoint.run.run import RunReport, run_plan
 from requant.checkpoint.run.work import Progress
 from requant.checkpoint.schemes import scheme_named

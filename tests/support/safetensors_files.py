@@ -33,3 +33,11 @@ def read_safetensors(path: Path) -> Tensors:
         )
         for entry in tensor_places(path)
     }
+
+
+def tensors_in(folder: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+    """Return the tensors of all files of a directory: dtype, shape and bytes by name."""
+    files = (read_safetensors(path) for path in folder.glob("*.safetensors"))
+    return {
+        name: (dtype, array.shape, array.tobytes()) for tensors in files for name, (dtype, array) in tensors.items()
+    }

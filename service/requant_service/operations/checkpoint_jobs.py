@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from requant.checkpoint.given_scales import OF_INPUTS, OF_KV_CACHE, Scales
 from requant.checkpoint.jobs import ConversionJob, JobRecord, JobState, ask_to_cancel, read_record
 from requant.checkpoint.name_patterns import check_linear
 from requant.checkpoint.plan.dry_run import plan_document
 from requant.checkpoint.plan.model import Plan, Request
 from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.plan.scale_files import scales_from
 from requant.checkpoint.run.destination import check_apart, prepare
 from requant.checkpoint.storage.store import Store
 from requant.errors import UnknownNameError, UnsupportedError, default_pointer
@@ -24,11 +27,15 @@ _MAX_CHARACTERS = 2048
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCall:
-    """What is to be converted: places by their names below the roots, and how."""
+    """What is to be converted: places by their names below the roots, and how. `input_scales`, `kv_scales`: where the
+    scales are, which the request does not have yet.
+    """
 
     source: str
     destination: str | None
     request: Request
+    input_scales: str | None = None
+    kv_scales: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,7 @@ async def plan_checkpoint(call: CheckpointCall, running: Runtime) -> dict[str, A
     source = await _source(call, jobs)
     destination = None if call.destination is None else (await _destination_of(call.destination, jobs)).url
     memory = PlanMemory(jobs, running.memory_budget)
+    call = await _with_scales(call, jobs, memory)
 
     def plan() -> dict[str, Any]:
         try:
@@ -67,12 +75,14 @@ async def start_job(call: CheckpointCall, running: Runtime) -> Job:
     something else; OverloadedError where as many jobs run as may, where too many requests wait for the same storage,
     and where the memory for the plan is in use; DeadlineError where storage does not answer.
     """
-    assert call.destination is not None
+    place = call.destination
+    assert place is not None
     jobs = _jobs(running)
     context = current_request.get(None)
     source = await _source(call, jobs)
-    destination = await _destination_of(call.destination, jobs)
+    destination = await _destination_of(place, jobs)
     memory = PlanMemory(jobs, running.memory_budget)
+    call = await _with_scales(call, jobs, memory)
 
     def plan() -> Plan:
         try:
@@ -102,7 +112,7 @@ async def start_job(call: CheckpointCall, running: Runtime) -> Job:
             if not started:
                 memory.give_back()
 
-    return await jobs.storage.records(call.destination).run(start)
+    return await jobs.storage.records(place).run(start)
 
 
 async def read_job(name: str, running: Runtime) -> Job:
@@ -161,6 +171,26 @@ async def _source(call: CheckpointCall, jobs: CheckpointJobs) -> Store:
 async def _destination_of(place: str, jobs: CheckpointJobs) -> Store:
     with default_pointer("/destination"):
         return await jobs.storage.records(place).run(lambda: jobs.roots.destination(place))
+
+
+async def _with_scales(call: CheckpointCall, jobs: CheckpointJobs, memory: PlanMemory) -> CheckpointCall:
+    """Return a call whose request has the scales that are in files. Each root is waited for by its own threads."""
+    given = {"input_scales": (call.input_scales, OF_INPUTS), "kv_scales": (call.kv_scales, OF_KV_CACHE)}
+    found: dict[str, Any] = {}
+    for name, (place, parameters) in given.items():
+        if place is not None:
+            read = partial(_scales, name, place, parameters, jobs, memory)
+            found[name] = await jobs.storage.plans(place).run(read, memory.give_back)
+    return replace(call, request=replace(call.request, **found))
+
+
+def _scales(name: str, place: str, parameters: tuple[str, ...], jobs: CheckpointJobs, memory: PlanMemory) -> Scales:
+    try:
+        with default_pointer(f"/{name}"):
+            return scales_from(place, parameters, jobs.roots, memory.reserve)
+    except BaseException:
+        memory.give_back()
+        raise
 
 
 def _plan(call: CheckpointCall, source: Store, memory: PlanMemory) -> Plan:

@@ -20,12 +20,13 @@ from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
 from requant.checkpoint.run.steps import Steps
 from requant.checkpoint.storage.location import open_store
+from requant.checkpoints import quantize_checkpoint
 from requant_service.app import Application
 from requant_service.operations.checkpoint_jobs import identifier_of
 from tests.core.checkpoint.storage.http_files import HttpFiles, serving
 from tests.support.asgi import ready_app
 from tests.support.hand_made_plan import Tensors, write_safetensors
-from tests.support.model_directory import contents, make_model
+from tests.support.model_directory import contents, make_model, modules_of_llama, save_model
 
 ENDED = {"finished", "failed", "cancelled", "interrupted"}
 PREFER = {"prefer": "respond-async"}
@@ -449,10 +450,79 @@ def test_a_job_whose_record_cannot_be_removed_leaves_its_place(root: Path, monke
         time.sleep(0.02)
 
 
+@pytest.mark.parametrize("kind", ["json", "safetensors", "directory", "at the root", "by a link"])
+def test_scales_of_activations_are_read_below_the_roots(root: Path, tmp_path: Path, kind: str) -> None:
+    shapes = modules_of_llama(32, inner=64, keys=16)
+    weights: Tensors = {f"{name}.weight": ("BF16", np.full(shape, 0x3F80, "<u2")) for name, shape in shapes.items()}
+    source = save_model(root / "llama", [weights], {"torch_dtype": "bfloat16"})
+    inputs = {f"{module}.input_scale": 0.25 + number / 64 for number, module in enumerate(shapes)}
+    kv = {f"model.layers.{layer}.self_attn.{each}": 0.5 for layer in range(2) for each in ("k_scale", "v_scale")}
+    (root / "scales").mkdir()
+    place = root / "scales" / "inputs.json"
+    if kind in ("json", "at the root", "by a link"):
+        place = root / "inputs.json" if kind == "at the root" else place
+        place.write_text(json.dumps(inputs))
+        if kind == "by a link":
+            (root / "link.json").symlink_to(place)
+            place = root / "link.json"
+    else:
+        tensors = {name: np.array([number], "<f4") for name, number in inputs.items()}
+        place = root / "scales" / "model.safetensors"
+        write_safetensors(place, {name: ("F32", value) for name, value in tensors.items()})
+        place = root / "scales" if kind == "directory" else place
+    (root / "scales" / "kv.json").write_text(json.dumps(kv))
+    app = _replica(root)
+    places = {"input_scales": str(place), "kv_scales": str(root / "scales" / "kv.json")}
+    body = _body(root, source=str(source), scheme="FP8", ignore=[], **places)
+    started = _start(app, body)
+    assert started.status_code == 202, started.text
+    found = _ended(app, started.headers["location"])
+    assert found["state"] == "finished", found
+    assert found["request"]["input_scales"] == dict(sorted(inputs.items()))
+    quantize_checkpoint(source, tmp_path / "expected", "FP8", ignore=[], input_scales=inputs, kv_scales=kv)
+    assert contents(root / "out" / "model") == contents(tmp_path / "expected")
+    # The same request is the same job; with another number it is another one.
+    assert _start(app, body).status_code == 202
+    (root / "scales" / "kv.json").write_text(json.dumps(kv | {next(iter(kv)): 0.125}))
+    assert _start(app, body).status_code == 409
+
+
+def test_scales_that_are_not_below_a_root_are_refused(root: Path, tmp_path: Path) -> None:
+    app = _replica(root)
+    (tmp_path / "outside.json").write_text('{"model.layers.0.self_attn.q_proj": 1.0}')
+    (root / "link.json").symlink_to(tmp_path / "outside.json")
+    (root / "secret.json").write_text('{"a": "hunter2"}')
+    os.mkfifo(root / "pipe.json")
+    for member in ("input_scales", "kv_scales"):
+        for place, status in (
+            (tmp_path / "outside.json", 422),
+            (root / "link.json", 422),
+            (root / ".." / "outside.json", 422),
+            ("outside.json", 422),
+            ("s3://bucket/outside.json", 422),
+            (root / "missing.json", 422),
+            (root / "missing", 422),
+            (root / "pipe.json", 422),
+            (root / "secret.json", 422),
+        ):
+            members = {"scheme": "FP8", "dry_run": True, member: str(place)}
+            refused = _start(app, _body(root, **members))
+            assert refused.status_code == status, (place, refused.text)
+            assert refused.json()["errors"][0]["pointer"] == f"/{member}", refused.text
+            assert "hunter2" not in refused.text
+    running = app.state.runtime.checkpoint_jobs
+    assert running.bytes_of_plans == 0
+
+
 @pytest.mark.parametrize("scheme", ["FP8", "NVFP4"])
-def test_schemes_with_given_scales_are_not_for_jobs(root: Path, scheme: str) -> None:
+def test_a_scheme_with_given_scales_needs_them(root: Path, scheme: str) -> None:
     refused = _start(_replica(root), _body(root, scheme=scheme, dry_run=True))
     assert refused.status_code == 422
-    assert "has a scale for the inputs of each module, which is found with data" in refused.json()["detail"]
-    members = {"scheme": "FP8_DYNAMIC", "kv_scales": {"model.layers.0.self_attn.k_scale": 1.0}}
-    assert _start(_replica(root), _body(root, **members)).status_code == 422
+    assert "which is found with data: give them (input_scales" in refused.json()["detail"]
+    for members in ({"direction": "dequantize"}, {"scheme": "W8A16", "repack": "exact"}):
+        body = {**_body(root, kv_scales=str(root / "x.json")), **members}
+        for name in ("ignore", *(("scheme",) if "direction" in members else ())):
+            del body[name]
+        refused = _start(_replica(root), body)
+        assert refused.status_code == 422
+        assert refused.json()["errors"][0]["pointer"] == "/kv_scales"

@@ -135,7 +135,7 @@ class Recipe:
         return targets
 
 
-_GIVE = "give them in a file (requant checkpoint quantize --input-scales FILE) or in Python (input_scales)"
+_GIVE = "give them (input_scales, --input-scales FILE)"
 
 
 def _check_given(request: Request, schemes: Sequence[Scheme]) -> None:

@@ -163,7 +163,7 @@ def read_source(store: Store, reserve: Reserve = unlimited) -> Source:
     for name in _shard_names(files, index, refusals):
         check_cancelled()
         try:
-            shards[name] = Shard(files[name], _header(store, files[name], reserve))
+            shards[name] = Shard(files[name], header_of(store, files[name], reserve))
         except SafetensorsError as error:
             refusals.add_error(error, "download the file again", file=name, tensor=error.tensor)
     refusals.raise_any()
@@ -320,7 +320,9 @@ def is_plain_name(name: str) -> bool:
     )
 
 
-def _header(store: Store, file: StoredFile, reserve: Reserve) -> Header:
+def header_of(store: Store, file: StoredFile, reserve: Reserve) -> Header:
+    """Return the header of a file. Raises SafetensorsError, StorageError, SourceChangedError."""
+
     def read(offset: int, length: int) -> bytearray:
         reserve(_COPIES_OF_HEADER * length)
         text = bytearray(length)

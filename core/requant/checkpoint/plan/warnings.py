@@ -6,9 +6,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from requant.checkpoint.given_scales import OF_INPUTS
 from requant.checkpoint.plan.model import (
     CopyStep,
     DequantizeStep,
+    GivenStep,
     Plan,
     QuantizedSource,
     QuantizeStep,
@@ -46,6 +48,7 @@ def quantization_warnings(
         *_partly_quantized(steps, tasks),
         *_of_two_schemes(steps, recipe),
         *_own_global_scales(steps, recipe),
+        *_own_input_scales(tasks),
     ]
 
 
@@ -172,6 +175,24 @@ def _own_global_scales(steps: Mapping[str, QuantizeStep], recipe: Recipe) -> lis
     return [
         f"the parts of {abbreviate(alone)} get separate global scales, as in llm-compressor. vLLM uses the largest of "
         "them for the fused module, which costs accuracy"
+    ]
+
+
+def _own_input_scales(tasks: Iterable[Task]) -> list[str]:
+    """Look at the fused sets whose members have given scales of inputs, which are the same inputs."""
+    scales: dict[str, bytes] = {}
+    for task in tasks:
+        for step in task.steps:
+            if isinstance(step, GivenStep):
+                module, _, parameter = step.output.rpartition(".")
+                if parameter in OF_INPUTS:
+                    scales[f"{module}.weight"] = step.data
+    differing = [each.name for each in fused_sets(scales) if len({scales[weight] for weight in each.weights}) > 1]
+    if not differing:
+        return []
+    return [
+        f"the parts of {abbreviate(differing)} get different scales for the same inputs. vLLM uses the largest of them "
+        "for the fused module: give them one, of the largest magnitude"
     ]
 
 

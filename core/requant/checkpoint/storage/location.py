@@ -132,6 +132,16 @@ class Roots:
         model = snapshot(LocalStore(_resolved(name, paths), paths))
         return LocalStore(_resolved(model.url, paths), paths)
 
+    def file(self, name: str) -> tuple[Store, str]:
+        """Return the store of the folder of a file to be read, and the file's name in it. Raises StorageError."""
+        if "://" in name:
+            url, root = self._url(name)
+            folder, _, file = url.rpartition("/")
+            return open_store(folder, below=root), file
+        paths = PathsBelow(self._directories)
+        folder, file = os.path.split(name)
+        return LocalStore(_resolved(folder, paths, root=True), paths), file
+
     def destination(self, name: str) -> Store:
         """Return the store of a checkpoint to be written. Raises StorageError."""
         if "://" not in name:
@@ -151,13 +161,13 @@ class Roots:
         raise _outside()
 
 
-def _resolved(name: str, paths: PathsBelow) -> str:
-    """Return an absolute path without links. Raises StorageError."""
+def _resolved(name: str, paths: PathsBelow, *, root: bool = False) -> str:
+    """Return an absolute path without links. `root`: it may be a root itself. Raises StorageError."""
     if not name or len(name) > _MAX_CHARACTERS or "\0" in name or not os.path.isabs(name) or not _is_unicode(name):
         raise StorageError("expected an absolute path or a URL below one of the configured roots")
     try:
         with storage_errors("use", excerpt(name)):
-            path = paths.resolve(name)
+            path = paths.resolve(name, root=root)
     except StorageError as error:
         if isinstance(error.__cause__, OutsideRootsError):
             raise _outside() from None

@@ -102,14 +102,14 @@ class PathsBelow(Paths):
                 os.close(parent)
             place = f"{place.rstrip('/')}/{name}"
 
-    def resolve(self, path: str) -> str:
-        """Return a path without its links. What does not exist yet stays as it is.
+    def resolve(self, path: str, *, root: bool = False) -> str:
+        """Return a path without its links. What does not exist yet stays as it is. `root`: it may be a root itself.
 
         Raises OSError: EXDEV for a path that does not lead to a place below a root, whether or not it exists.
         """
         walk = _Walk(self, path)
         try:
-            return walk.resolve()
+            return walk.resolve(1 if root else 2)
         finally:
             walk.close()
 
@@ -161,8 +161,10 @@ class _Walk:
             raise OutsideRootsError
         return os.open(".", flags, dir_fd=self._folders[-1])
 
-    def resolve(self) -> str:
-        """Return the path that this one leads to, of which a part may not exist. Raises OSError."""
+    def resolve(self, folders: int) -> str:
+        """Return the path that this one leads to, of which a part may not exist: of a root at least so many folders,
+        itself included. Raises OSError.
+        """
         while self._left:
             name = None
             try:
@@ -176,7 +178,7 @@ class _Walk:
                 if ".." in missing:
                     raise
                 return f"/{'/'.join([*self._names, *missing])}"
-        if len(self._folders) < 2:
+        if len(self._folders) < folders:
             raise OutsideRootsError
         return f"/{'/'.join(self._names)}"
 

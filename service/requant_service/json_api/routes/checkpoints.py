@@ -123,6 +123,8 @@ _OF_QUANTIZATION = {
     "ignore": "dequantization converts all quantized weights",
     "targets": "dequantization converts all quantized weights",
     "not_finite": "dequantization refuses no weight for its values",
+    "input_scales": "dequantization drops scales of activations",
+    "kv_scales": "dequantization drops scales of activations",
 }
 
 
@@ -130,6 +132,8 @@ _OF_SELECTION = {
     "ignore": "a repack moves all quantized weights",
     "targets": "a repack moves all quantized weights",
     "not_finite": "a repack refuses no weight for its values",
+    "input_scales": "a repack takes no scales of activations",
+    "kv_scales": "a repack takes no scales of activations",
 }
 
 
@@ -171,6 +175,8 @@ def _call(body: CheckpointRequest) -> CheckpointCall:
             repack=body.repack,
             certify=body.certify or repacks,
         ),
+        input_scales=body.input_scales if "input_scales" in sent else None,
+        kv_scales=body.kv_scales if "kv_scales" in sent else None,
     )
 
 

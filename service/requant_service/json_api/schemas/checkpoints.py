@@ -79,6 +79,17 @@ class CheckpointRequest(RequestModel):
         description="Compare each number of the source with the one that is written, and state in the manifest which "
         "tensors are exact, widened or rounded, and the SHA-256 of all files. A repack always does.",
     )
+    input_scales: _Place = Field(
+        default=ABSENT,
+        description="Scales of activations that were found with data, which FP8 and NVFP4 need: a JSON object of names "
+        "and numbers in a file *.json, a safetensors file, or a directory of such; an absolute path or a URL below one "
+        "of the configured roots. Only to quantize.",
+    )
+    kv_scales: _Place = Field(
+        default=ABSENT,
+        description="Scales of keys and values, likewise, which are then kept in FP8; with schemes of "
+        "compressed-tensors. Only to quantize.",
+    )
     dry_run: bool = Field(default=False, description="Return the plan without converting anything.")
 
 

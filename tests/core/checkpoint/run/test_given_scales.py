@@ -28,20 +28,12 @@ from requant.command.main import main
 from requant.errors import CheckpointError, ParameterError, RequantError, StorageError
 from tests.core.checkpoint.plan.test_refusals_say_what_to_do import ADVICE
 from tests.support.hand_made_plan import Tensors, write_safetensors
-from tests.support.model_directory import contents
-from tests.support.safetensors_files import read_safetensors
+from tests.support.model_directory import contents, modules_of_llama, quantization_config, save_model
+from tests.support.safetensors_files import read_safetensors, tensors_in
 
-HIDDEN, INNER, KEYS = 32, 64, 16
-MATRICES = {
-    "self_attn.q_proj": (HIDDEN, HIDDEN),
-    "self_attn.k_proj": (KEYS, HIDDEN),
-    "self_attn.v_proj": (KEYS, HIDDEN),
-    "self_attn.o_proj": (HIDDEN, HIDDEN),
-    "mlp.gate_proj": (INNER, HIDDEN),
-    "mlp.up_proj": (INNER, HIDDEN),
-    "mlp.down_proj": (HIDDEN, INNER),
-}
-MODULES = [f"model.layers.{layer}.{name}" for layer in range(2) for name in MATRICES]
+HIDDEN = 32
+SHAPES = modules_of_llama(HIDDEN, inner=64, keys=16)
+MODULES = [*SHAPES]
 ATTENTION = [f"model.layers.{layer}.self_attn" for layer in range(2)]
 INPUTS = {module: 0.0123 * 1.7**number for number, module in enumerate(MODULES)}
 KV = {f"{module}.{name}": 0.031 + at for at, module in enumerate(ATTENTION) for name in ("k_scale", "v_scale")}
@@ -70,11 +62,10 @@ OF_KV_CACHE = {name: value for name, value in OF_FP8_INPUTS.items() if name != "
 
 def make(folder: Path, dtype: str = "BF16") -> Path:
     """A model in two files, with a head and norms."""
-    folder.mkdir()
     random = np.random.default_rng(29)
     shards: tuple[Tensors, Tensors] = ({}, {})
-    shapes = {f"model.layers.{layer}.{name}": shape for layer in range(2) for name, shape in MATRICES.items()}
-    for number, (name, shape) in enumerate({**shapes, "lm_head": (HIDDEN, HIDDEN), "model.norm": (HIDDEN,)}.items()):
+    named = {**SHAPES, "lm_head": (HIDDEN, HIDDEN), "model.norm": (HIDDEN,)}
+    for number, (name, shape) in enumerate(named.items()):
         values = random.standard_normal(shape).astype(np.float32)
         bits: Any = {
             "BF16": (values.view(np.uint32) >> 16).astype(np.uint16),
@@ -82,15 +73,8 @@ def make(folder: Path, dtype: str = "BF16") -> Path:
             "F32": values,
         }[dtype]
         shards[number % 2][f"{name}.weight"] = (dtype, bits)
-    weight_map: dict[str, str] = {}
-    for number, tensors in enumerate(shards, 1):
-        file = f"model-{number:05}-of-00002.safetensors"
-        write_safetensors(folder / file, tensors)
-        weight_map |= dict.fromkeys(tensors, file)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
     stated = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}[dtype]
-    (folder / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "torch_dtype": stated}))
-    return folder
+    return save_model(folder, shards, {"torch_dtype": stated})
 
 
 @pytest.fixture(scope="module")
@@ -102,19 +86,8 @@ def planned(model: Path, scheme: Any, **options: Any) -> Plan:
     return plan_conversion(LocalStore(model), conversion_request(Direction.QUANTIZE, scheme=scheme, **options))
 
 
-def tensors_of(folder: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
-    files = (read_safetensors(path) for path in folder.glob("*.safetensors"))
-    return {
-        name: (dtype, array.shape, array.tobytes()) for tensors in files for name, (dtype, array) in tensors.items()
-    }
-
-
 def homes(folder: Path) -> dict[str, str]:
     return dict(json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"])
-
-
-def quantization(folder: Path) -> dict[str, Any]:
-    return dict(json.loads((folder / "config.json").read_text())["quantization_config"])
 
 
 def nearest(number: Fraction, digits: int, least: int) -> Fraction:
@@ -142,8 +115,8 @@ def test_the_tensors_and_config(scheme: str, dtype: str, tmp_path: Path) -> None
     plain, target = tmp_path / "plain", tmp_path / "target"
     requant.quantize_checkpoint(source, plain, WITHOUT_DATA[scheme])
     report = requant.quantize_checkpoint(source, target, scheme, input_scales=INPUTS, kv_scales=KV)
-    added = {name: value for name, value in tensors_of(target).items() if name not in tensors_of(plain)}
-    assert tensors_of(target) == {**tensors_of(plain), **added}
+    added = {name: value for name, value in tensors_in(target).items() if name not in tensors_in(plain)}
+    assert tensors_in(target) == {**tensors_in(plain), **added}
     of_input = "F32" if scheme == "NVFP4" else dtype
     assert added == {
         **{f"{module}.{PARAMETER[scheme]}": (of_input, (1,), stored(x, of_input)) for module, x in INPUTS.items()},
@@ -155,14 +128,14 @@ def test_the_tensors_and_config(scheme: str, dtype: str, tmp_path: Path) -> None
     assert all(places[f"{module}.{PARAMETER[scheme]}"] == places[f"{module}.{suffix}"] for module in MODULES)
     assert all(places[name] == places[f"{name.rpartition('.')[0]}.k_proj.{suffix}"] for name in KV)
     # config.json differs in what is said of activations, and nothing else does.
-    config, before = quantization(target), quantization(plain)
+    config, before = quantization_config(target), quantization_config(plain)
     group = config["config_groups"]["group_0"]
     assert group["input_activations"] == (OF_FP8_INPUTS if scheme == "FP8" else OF_NVFP4_INPUTS)
     assert config["kv_cache_scheme"] == OF_KV_CACHE
     assert before["kv_cache_scheme"] is None
     before["config_groups"]["group_0"]["input_activations"] = group["input_activations"]
     assert config == {**before, "kv_cache_scheme": OF_KV_CACHE}
-    assert not [warning for warning in report.warnings if "tensor-parallel" not in warning]
+    assert not [each for each in report.warnings if "tensor-parallel" not in each and "for the same inputs" not in each]
     assert verify(LocalStore(target), LocalStore(source)).faults == ()
 
 
@@ -171,9 +144,9 @@ def test_a_cache_with_any_scheme(scheme: str, model: Path, tmp_path: Path) -> No
     requant.quantize_checkpoint(model, tmp_path / "plain", scheme)
     requant.quantize_checkpoint(model, tmp_path / "target", scheme, kv_scales=KV)
     added = {name: ("BF16", (1,), stored(number, "BF16")) for name, number in KV.items()}
-    assert tensors_of(tmp_path / "target") == {**tensors_of(tmp_path / "plain"), **added}
-    expected = {**quantization(tmp_path / "plain"), "kv_cache_scheme": OF_KV_CACHE}
-    assert quantization(tmp_path / "target") == expected
+    assert tensors_in(tmp_path / "target") == {**tensors_in(tmp_path / "plain"), **added}
+    expected = {**quantization_config(tmp_path / "plain"), "kv_cache_scheme": OF_KV_CACHE}
+    assert quantization_config(tmp_path / "target") == expected
 
 
 def test_a_part_of_the_model(model: Path, tmp_path: Path) -> None:
@@ -181,10 +154,10 @@ def test_a_part_of_the_model(model: Path, tmp_path: Path) -> None:
     schemes = [("NVFP4", ["re:.*mlp.*"]), ("FP8", [r"re:.*o_proj$"]), ("W8A16:channel", [r"re:.*q_proj$"])]
     given = {module: number for module, number in INPUTS.items() if "mlp" in module or "o_proj" in module}
     requant.quantize_checkpoint(model, tmp_path / "target", schemes, input_scales=given, kv_scales=KV)
-    names = {name for name in tensors_of(tmp_path / "target") if name.rpartition(".")[2].startswith("input_")}
+    names = {name for name in tensors_in(tmp_path / "target") if name.rpartition(".")[2].startswith("input_")}
     parameter = {module: "input_global_scale" if "mlp" in module else "input_scale" for module in given}
     assert names == {f"{module}.{parameter[module]}" for module in given}
-    tensors = tensors_of(tmp_path / "target")
+    tensors = tensors_in(tmp_path / "target")
     assert f"{ATTENTION[0]}.k_proj.weight" in tensors
     assert tensors[f"{ATTENTION[0]}.k_scale"][2] == stored(KV[f"{ATTENTION[0]}.k_scale"], "BF16")
     assert verify(LocalStore(tmp_path / "target"), LocalStore(model)).faults == ()
@@ -235,12 +208,12 @@ def test_certificate_dequantization_and_sources(model: Path, tmp_path: Path) -> 
     assert verify(LocalStore(tmp_path / "target"), LocalStore(model)).faults == ()
     assert verify(LocalStore(tmp_path / "target"), LocalStore(model), sample=0.3, seed=5).faults == ()
     requant.dequantize_checkpoint(tmp_path / "target", tmp_path / "restored")
-    assert tensors_of(tmp_path / "restored").keys() == tensors_of(model).keys()
+    assert tensors_in(tmp_path / "restored").keys() == tensors_in(model).keys()
     assert "quantization_config" not in json.loads((tmp_path / "restored" / "config.json").read_text())
     requant.quantize_checkpoint(tmp_path / "target", tmp_path / "again", "FP8", input_scales=INPUTS)
     requant.quantize_checkpoint(tmp_path / "restored", tmp_path / "from_restored", "FP8", input_scales=INPUTS)
-    assert tensors_of(tmp_path / "again") == tensors_of(tmp_path / "from_restored")
-    assert not {name for name in tensors_of(tmp_path / "again") if "global" in name or "k_scale" in name}
+    assert tensors_in(tmp_path / "again") == tensors_in(tmp_path / "from_restored")
+    assert not {name for name in tensors_in(tmp_path / "again") if "global" in name or "k_scale" in name}
 
 
 def test_a_changed_scale_is_found(model: Path, tmp_path: Path) -> None:
@@ -378,9 +351,9 @@ def test_schemes_that_take_none_or_need_them(model: Path) -> None:
         ("a.json", b"[1]", "is no object"),
         ("a.json", b"{", "is not JSON"),
         ("a.json", b"{}", "has no scale; expected names such as X.input_scale or X.input_global_scale"),
-        ("a.json", b'{"a": "1"}', "has '1' for 'a'; expected a number"),
-        ("a.json", b'{"a": true}', "has True for 'a'; expected a number"),
-        ("a.json", b'{"a": [1.0]}', "expected a number"),
+        ("a.json", b'{"a": "1"}', "has no number for 'a'"),
+        ("a.json", b'{"a": true}', "has no number for 'a'"),
+        ("a.json", b'{"a": [1.0]}', "has no number for 'a'"),
         ("a.json", b'{"a": 1, "a": 2}', "duplicate member"),
         ("a.safetensors", b"{}", "is no safetensors file"),
     ],
@@ -464,3 +437,19 @@ def test_other_weights_than_the_request_of_a_plan_are_refused_again(model: Path)
     wrong = replace(plan.request, input_scales=plan.request.input_scales[1:])
     with pytest.raises(CheckpointError, match="no scale for the inputs"):
         plan_conversion(LocalStore(model), wrong)
+
+
+@pytest.mark.parametrize("scheme", PARAMETER)
+def test_scales_of_fused_modules_that_differ_are_warned_of(model: Path, scheme: str) -> None:
+    """Of q_proj, k_proj and v_proj, and of gate_proj and up_proj: they have the same inputs."""
+    one = dict.fromkeys(INPUTS, 0.5)
+    said = "get different scales for the same inputs. vLLM uses the largest of them"
+    assert not any(said in each for each in planned(model, scheme, input_scales=one).warnings)
+    others = one | {"model.layers.0.self_attn.k_proj": 0.25, "model.layers.1.mlp.up_proj": 0.75}
+    others["model.layers.1.mlp.down_proj"] = others["model.layers.0.self_attn.o_proj"] = 0.125
+    (warning,) = (each for each in planned(model, scheme, input_scales=others).warnings if said in each)
+    named = "model.layers.*.self_attn.q_proj/k_proj/v_proj, model.layers.*.mlp.gate_proj/up_proj (2)"
+    assert warning.startswith(f"the parts of {named} {said}")
+    # The same number as it is stored.
+    nearly = one | {"model.layers.0.self_attn.k_proj": 0.5 + 2**-40}
+    assert not any(said in each for each in planned(model, scheme, input_scales=nearly).warnings)

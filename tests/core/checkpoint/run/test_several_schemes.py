@@ -25,21 +25,13 @@ from requant.checkpoints import conversion_request
 from requant.command.exit_status import DONE, FAILED, WRONG_USAGE
 from requant.command.main import main
 from requant.errors import CheckpointError, ParameterError, RequantError, UnknownNameError
-from tests.support.hand_made_plan import Tensors, write_safetensors
-from tests.support.model_directory import contents
-from tests.support.safetensors_files import read_safetensors
+from tests.support.hand_made_plan import Tensors
+from tests.support.model_directory import contents, modules_of_llama, quantization_config, save_model
+from tests.support.safetensors_files import tensors_in
 
 Schemes = Sequence[tuple[str, Sequence[str]]]
-HIDDEN, INNER, KEYS = 128, 256, 64
-MATRICES = {
-    "self_attn.q_proj": (HIDDEN, HIDDEN),
-    "self_attn.k_proj": (KEYS, HIDDEN),
-    "self_attn.v_proj": (KEYS, HIDDEN),
-    "self_attn.o_proj": (HIDDEN, HIDDEN),
-    "mlp.gate_proj": (INNER, HIDDEN),
-    "mlp.up_proj": (INNER, HIDDEN),
-    "mlp.down_proj": (HIDDEN, INNER),
-}
+HIDDEN = 128
+SHAPES = modules_of_llama(HIDDEN, inner=256, keys=64)
 
 MIXTURES: dict[str, Schemes] = {
     "experts and attention": [("NVFP4A16", ["re:.*mlp.*"]), ("FP8_BLOCK", ["re:.*self_attn.*"])],
@@ -59,23 +51,13 @@ MIXTURES: dict[str, Schemes] = {
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with a head, whose fused sets are spread over two files."""
-    folder = tmp_path_factory.mktemp("model")
     random = np.random.default_rng(29)
     shards: tuple[Tensors, Tensors] = ({}, {})
-    names = {f"model.layers.{layer}.{name}": shape for layer in range(2) for name, shape in MATRICES.items()}
-    for number, (name, shape) in enumerate({**names, "lm_head": (HIDDEN, HIDDEN)}.items()):
+    for number, (name, shape) in enumerate({**SHAPES, "lm_head": (HIDDEN, HIDDEN)}.items()):
         scaled = random.standard_normal(shape) * np.exp2(random.integers(-6, 1, (shape[0], 1)))
         bits = (scaled.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
         shards[number % 2][f"{name}.weight"] = ("BF16", bits)
-    weight_map: dict[str, str] = {}
-    for number, tensors in enumerate(shards, 1):
-        file = f"model-{number:05}-of-00002.safetensors"
-        write_safetensors(folder / file, tensors)
-        weight_map |= dict.fromkeys(tensors, file)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
-    config = {"architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16"}
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
+    return save_model(tmp_path_factory.mktemp("model"), shards, {"torch_dtype": "bfloat16"})
 
 
 def request(schemes: Schemes, **options: Any) -> Request:
@@ -89,15 +71,6 @@ def planned(model: Path, schemes: Schemes, **options: Any) -> Plan:
 def converted(model: Path, target: Path, schemes: Schemes) -> Path:
     run_plan(planned(model, schemes), LocalStore(model), LocalStore(target))
     return target
-
-
-def tensors_of(folder: Path) -> dict[str, bytes]:
-    files = (read_safetensors(path) for path in folder.glob("*.safetensors"))
-    return {name: array.tobytes() for tensors in files for name, (_, array) in tensors.items()}
-
-
-def quantization(folder: Path) -> dict[str, Any]:
-    return dict(json.loads((folder / "config.json").read_text())["quantization_config"])
 
 
 def means(entry: str, module: str) -> bool:
@@ -121,9 +94,9 @@ def found_by_compressed_tensors(module: str, groups: Sequence[Sequence[str]]) ->
 @pytest.mark.parametrize("name", MIXTURES)
 def test_each_weight_is_what_its_scheme_alone_makes_of_it(name: str, model: Path, tmp_path: Path) -> None:
     schemes = MIXTURES[name]
-    mixed = tensors_of(converted(model, tmp_path / "mixed", schemes))
+    mixed = tensors_in(converted(model, tmp_path / "mixed", schemes))
     targets = [of_one for _, of_one in schemes]
-    modules = [f"model.layers.{layer}.{matrix}" for layer in range(2) for matrix in MATRICES]
+    modules = [*SHAPES]
     expected: set[str] = set()
     by_scheme: dict[str, list[str]] = {}
     for module in modules:
@@ -133,7 +106,7 @@ def test_each_weight_is_what_its_scheme_alone_makes_of_it(name: str, model: Path
         else:
             by_scheme.setdefault(schemes[number][0], []).append(module)
     for scheme, of_scheme in by_scheme.items():
-        alone = tensors_of(converted(model, tmp_path / scheme, [(scheme, of_scheme)]))
+        alone = tensors_in(converted(model, tmp_path / scheme, [(scheme, of_scheme)]))
         for module in of_scheme:
             parts = [each for each in alone if each.rpartition(".")[0] == module]
             assert all(mixed[part] == alone[part] for part in parts)
@@ -149,7 +122,7 @@ def test_each_weight_is_what_its_scheme_alone_makes_of_it(name: str, model: Path
 def test_loaders_find_the_scheme_of_each_module(name: str, model: Path, tmp_path: Path) -> None:
     schemes = MIXTURES[name]
     target = converted(model, tmp_path / "mixed", schemes)
-    stated = quantization(target)
+    stated = quantization_config(target)
     groups = list(stated["config_groups"].values())
     assert list(stated["config_groups"]) == [f"group_{number}" for number in range(len(schemes))]
     layouts = {group["format"] for group in groups}
@@ -158,7 +131,7 @@ def test_loaders_find_the_scheme_of_each_module(name: str, model: Path, tmp_path
     for of_one, (_, given) in zip(targets, schemes, strict=True):
         kept = [entry for entry in given if "after" not in name or entry != "model.layers.0.mlp.up_proj"]
         assert of_one[: len(kept)] == kept
-    for module in (f"model.layers.{layer}.{matrix}" for layer in range(2) for matrix in MATRICES):
+    for module in SHAPES:
         number = first_of(module, [given for _, given in schemes])
         assert first_of(module, targets) == found_by_compressed_tensors(module, targets) == number
     added = sum(map(len, targets)) - sum(len(given) for _, given in schemes)
@@ -174,17 +147,17 @@ def test_verify_dequantize_and_diff(name: str, model: Path, tmp_path: Path) -> N
     assert checked.faults == ()
     assert checked.tensors_compared == checked.tensors
     requant.dequantize_checkpoint(target, tmp_path / "restored")
-    restored = tensors_of(tmp_path / "restored")
-    assert restored.keys() == tensors_of(model).keys()
+    restored = tensors_in(tmp_path / "restored")
+    assert restored.keys() == tensors_in(model).keys()
     for number, (scheme, _) in enumerate(schemes):
         named = [
             module
-            for module in (f"model.layers.{layer}.{matrix}" for layer in range(2) for matrix in MATRICES)
+            for module in SHAPES
             if (at := first_of(module, [of_one for _, of_one in schemes])) is not None and schemes[at][0] == scheme
         ]
         alone = converted(model, tmp_path / f"alone {number}", [(scheme, named)])
         requant.dequantize_checkpoint(alone, tmp_path / f"plain {number}")
-        plain = tensors_of(tmp_path / f"plain {number}")
+        plain = tensors_in(tmp_path / f"plain {number}")
         assert all(restored[f"{module}.weight"] == plain[f"{module}.weight"] for module in named)
     assert requant.diff_checkpoints(target, target).differences == ()
     # One byte of one weight.
@@ -211,7 +184,7 @@ def test_a_run_goes_on_and_workers_share_it(model: Path, tmp_path: Path) -> None
     # From one mixture to another: that of the source is read as config.json states it.
     again = converted(whole, tmp_path / "again", MIXTURES["one container"])
     requant.dequantize_checkpoint(whole, tmp_path / "plain")
-    assert tensors_of(again) == tensors_of(converted(tmp_path / "plain", tmp_path / "twice", MIXTURES["one container"]))
+    assert tensors_in(again) == tensors_in(converted(tmp_path / "plain", tmp_path / "twice", MIXTURES["one container"]))
     assert verify(LocalStore(again), LocalStore(whole)).faults == ()
 
 
@@ -258,7 +231,7 @@ def test_what_a_plan_says(model: Path) -> None:
     assert "2 x BF16 64x128 to W8A8 " in text
     converted = plan_document(plan, "a")["converted"]
     assert {each["scheme"] for each in converted} == {"NVFP4A16", "W8A8", "MXFP4A16"}
-    assert sum(each["count"] for each in converted) == 2 * len(MATRICES)
+    assert sum(each["count"] for each in converted) == len(SHAPES)
     (warning,) = (each for each in plan.warnings if "different schemes" in each)
     assert "model.layers.*.self_attn.q_proj/k_proj/v_proj (2) get different schemes" in warning
     assert not is_known_to_load(plan)
@@ -269,7 +242,7 @@ def test_what_a_plan_says(model: Path) -> None:
 
 
 def test_more_groups_than_ten_keep_their_order(model: Path) -> None:
-    names = [f"model.layers.{layer}.{matrix}" for layer in range(2) for matrix in MATRICES]
+    names = [*SHAPES]
     plan = planned(model, [(("W8A16", "W4A16")[number % 2], [name]) for number, name in enumerate(names)])
     groups = json.loads(plan.config)["quantization_config"]["config_groups"]
     assert [group["targets"] for group in groups.values()] == [[name] for name in names]

@@ -27,6 +27,10 @@ LAYER = {
     "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
     "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
 }  # fmt: skip
+GEMMA_2 = {
+    "post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}  # fmt: skip
 DENSE = {"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 
 
@@ -47,13 +51,22 @@ class PairedModel:
         """Whether the rows of queries and keys are in another order in the file."""
         return self.architecture == "llama"
 
+    @property
+    def is_gemma(self) -> bool:
+        """Whether the norms of the file have 1 added, and the output layer is the embeddings."""
+        return self.architecture.startswith("gemma")
+
+    def added(self, name: str) -> int:
+        """What the file has more than the directory in each number of a tensor of the file."""
+        return int(self.is_gemma and name.endswith("norm.weight"))
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The tensors of the GGUF file, by name."""
         width, head = self.width, self.width // self.heads[0]
         found: dict[str, tuple[int, ...]] = {
             "token_embd.weight": (self.vocabulary, width),
             "output_norm.weight": (width,),
-            "output.weight": (self.vocabulary, width),
+            **({} if self.is_gemma else {"output.weight": (self.vocabulary, width)}),
         }
         for layer in range(self.layers):
             keys = self.heads[1] * head
@@ -67,7 +80,9 @@ class PairedModel:
             }
             if self.architecture == "qwen2":
                 shapes |= {"attn_q.bias": (width,), "attn_k.bias": (keys,), "attn_v.bias": (keys,)}
-            if self.architecture.startswith("qwen3"):
+            if self.architecture in ("gemma2", "gemma3"):
+                shapes |= {"post_attention_norm.weight": (width,), "post_ffw_norm.weight": (width,)}
+            if self.architecture.startswith(("qwen3", "gemma3")):
                 shapes |= {"attn_q_norm.weight": (head,), "attn_k_norm.weight": (head,)}
             many, suffix = ((self.experts,), "_exps") if self.experts else ((), "")
             if self.experts:
@@ -85,8 +100,9 @@ class PairedModel:
             return [f"{whole[module]}.{parameter}"]
         _, layer, part = module.split(".")
         before = f"model.layers.{layer}."
-        if part in LAYER | DENSE:
-            return [f"{before}{(LAYER | DENSE)[part]}.{parameter}"]
+        known = LAYER | DENSE | (GEMMA_2 if self.architecture in ("gemma2", "gemma3") else {})
+        if part in known:
+            return [f"{before}{known[part]}.{parameter}"]
         mixtral = self.model_type == "mixtral"
         block = "block_sparse_moe" if mixtral else "mlp"
         if part == "ffn_gate_inp":
@@ -119,6 +135,7 @@ class PairedModel:
     @property
     def config(self) -> dict[str, Any]:
         names = {"llama": "Llama", "mixtral": "Mixtral", "qwen2": "Qwen2", "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe"}
+        names |= {"gemma": "Gemma", "gemma2": "Gemma2", "gemma3_text": "Gemma3"}
         more = {"num_experts": self.experts, "num_experts_per_tok": 2, "moe_intermediate_size": 2 * self.width}
         return {
             "architectures": [f"{names.get(self.model_type, 'Llama')}ForCausalLM"],
@@ -132,7 +149,7 @@ class PairedModel:
             "num_hidden_layers": self.layers,
             "vocab_size": self.vocabulary,
             "rms_norm_eps": 1e-5,
-            "tie_word_embeddings": False,
+            "tie_word_embeddings": self.is_gemma,
             "max_position_embeddings": 128,
             **(more if self.experts else {}),
         }
@@ -155,7 +172,8 @@ class PairedModel:
             stored = [rows] if rows.ndim < 3 else list(rows)
             for each, part in zip(self.names(name), stored, strict=True):
                 file = f"model-0000{1 + ('layers.1' in each)}-of-00002.safetensors"
-                bits = (self.of_model(name, part).view("<u4") >> 16).astype("<u2")
+                exact = self.of_model(name, part) - np.float32(self.added(name))
+                bits = (exact.view("<u4") >> 16).astype("<u2")
                 files.setdefault(file, {})[each] = ("BF16", bits)
                 weight_map[each] = file
         if weights:
@@ -212,4 +230,7 @@ MODELS = {
     "qwen2": PairedModel("qwen2", "qwen2"),
     "qwen3": PairedModel("qwen3", "qwen3"),
     "qwen3_moe": PairedModel("qwen3moe", "qwen3_moe", experts=3),
+    "gemma": PairedModel("gemma", "gemma"),
+    "gemma2": PairedModel("gemma2", "gemma2"),
+    "gemma3": PairedModel("gemma3", "gemma3_text"),
 }

@@ -4,15 +4,16 @@
     blk.N.attn_q ... blk.N.ffn_down             model.layers.N.self_attn.q_proj ... mlp.down_proj
     blk.N.ffn_gate_exps [experts, out, in]      the matrix of each expert
 
-Source: llama.cpp 0.5.0, gguf-py's `tensor_mapping.py`, `conversion/llama.py`, `conversion/qwen.py`. There, queries and
-keys of llama's models are turned within each head (`requant.checkpoint.gguf.weights`).
+Source: llama.cpp 0.5.0, gguf-py's `tensor_mapping.py`, `conversion/llama.py`, `conversion/qwen.py`,
+`conversion/gemma.py`. There, queries and keys of llama's models are turned within each head, and 1 is added to the
+norms of Gemma's (`requant.checkpoint.gguf.weights`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from requant.checkpoint.gguf.header import Key, TensorInfo, value_of
@@ -31,6 +32,11 @@ _LAYER = {
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
+}
+_LAYER_OF_GEMMA_2 = _LAYER | {
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
 }
 _NAME = re.compile(r"(?:blk\.(?P<layer>\d+)\.)?(?P<module>\w+)\.(?P<parameter>weight|bias|scale|input_scale)", re.ASCII)
 _EXPERT_PARTS = ("gate", "up", "down")
@@ -58,20 +64,27 @@ _IN_BLOCK = Experts(f"{_MIXTRAL}.gate", *(f"{_MIXTRAL}.experts.{{}}.{part}" for 
 
 @dataclass(frozen=True, slots=True)
 class _Architecture:
-    """`name`: in GGUF files. `turned`: whether rows of queries and keys are turned in each head."""
+    """`name`: in GGUF files. `turned`: whether rows of queries and keys are turned in each head. `layer`: the names of
+    a layer's modules. `added`: to the weights of norms.
+    """
 
     name: str
-    turned: bool
+    turned: bool = False
     experts: Experts | None = None
+    layer: Mapping[str, str] = field(default_factory=lambda: _LAYER)
+    added: int = 0
 
 
 _BY_MODEL_TYPE = {
     "llama": _Architecture("llama", turned=True),
     "mistral": _Architecture("llama", turned=True),
     "mixtral": _Architecture("llama", turned=True, experts=_IN_BLOCK),
-    "qwen2": _Architecture("qwen2", turned=False),
-    "qwen3": _Architecture("qwen3", turned=False),
-    "qwen3_moe": _Architecture("qwen3moe", turned=False, experts=_IN_MLP),
+    "qwen2": _Architecture("qwen2"),
+    "qwen3": _Architecture("qwen3"),
+    "qwen3_moe": _Architecture("qwen3moe", experts=_IN_MLP),
+    "gemma": _Architecture("gemma", added=1),
+    "gemma2": _Architecture("gemma2", layer=_LAYER_OF_GEMMA_2, added=1),
+    "gemma3_text": _Architecture("gemma3", layer=_LAYER_OF_GEMMA_2, added=1),
 }
 
 
@@ -79,13 +92,14 @@ _BY_MODEL_TYPE = {
 class Place:
     """A tensor of the model. `parameter`: weight or bias, or `scale` or `input_scale` of an NVFP4 weight. `index`: of
     the expert whose matrix it is in a tensor of all, None for a whole tensor. `head`: as in `GgufWeight`, 1 where
-    nothing is turned.
+    nothing is turned. `added`: to each of its numbers, in the file.
     """
 
     module: str
     parameter: str
     index: int | None
     head: int
+    added: int = 0
 
     @property
     def name(self) -> str:
@@ -145,10 +159,12 @@ class Names:
         if layer is None:
             if module not in _WHOLE:
                 raise self._unknown(info)
-            return [Place(_WHOLE[module], parameter, None, 1)]
+            return [Place(_WHOLE[module], parameter, None, 1, self._added(_WHOLE[module], parameter))]
         before, experts = f"model.layers.{int(layer)}.", self.architecture.experts
-        if module in _LAYER:
-            return [Place(before + _LAYER[module], parameter, None, self._head(module, parameter, info))]
+        if module in self.architecture.layer:
+            name = self.architecture.layer[module]
+            head, added = self._head(module, parameter, info), self._added(name, parameter)
+            return [Place(before + name, parameter, None, head, added)]
         if experts is not None and module == "ffn_gate_inp":
             return [Place(before + experts.router, parameter, None, 1)]
         part = module.removeprefix("ffn_").removesuffix("_exps")
@@ -162,8 +178,11 @@ class Names:
                 file=self.file,
                 tensor=info.name,
             )
-        name: str = getattr(experts, part)
-        return [Place(before + name.format(index), parameter, index, 1) for index in range(count)]
+        of_expert: str = getattr(experts, part)
+        return [Place(before + of_expert.format(index), parameter, index, 1) for index in range(count)]
+
+    def _added(self, module: str, parameter: str) -> int:
+        return self.architecture.added if module.endswith("norm") and parameter == "weight" else 0
 
     def _head(self, module: str, parameter: str, info: TensorInfo) -> int:
         if not self.architecture.turned or module not in ("attn_q", "attn_k") or parameter in _OF_SCALES:

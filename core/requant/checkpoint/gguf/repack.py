@@ -292,12 +292,12 @@ def _floats(info: TensorInfo, places: list[Place], tensors: list[SourceTensor], 
         assert isinstance(source, SourceRange)
         if source.dtype not in FLOATS:
             raise CheckpointError(f"is {source.dtype}; expected floats", file=source.file, tensor=each.name)
-        if source.dtype == to and place.head == 1:
+        if source.dtype == to and place.head == 1 and not place.added:
             steps.append(CopyStep(source, place.name))
             parts.append((place.name, to, source.shape))
             continue
         matrix = (source.shape[0], prod(source.shape[1:]))
-        form = FloatRows(to, place.head, place.parameter)
+        form = FloatRows(to, place.head, place.parameter, added=place.added)
         steps.append(QuantizeStep(place.module, replace(source, shape=matrix), form))
         parts.append((place.name, to, matrix))
     return _Placed(info, tuple(steps), tuple(parts))

@@ -275,13 +275,15 @@ def _fp4_blocks(packed: Array, scales: Array, group: int) -> Array:
 class FloatRows(WeightFormat):
     """Floats as floats: `parameter` of `dtype` [out, in], rounded to that, rows turned in heads as in `GgufWeight`.
 
-    `is_vector`: whether the tensor has one axis, whose elements are rows of one column.
+    `is_vector`: whether the tensor has one axis, whose elements are rows of one column. `added`: the file has
+    f32(number + added), and the model f32(value - added); the number is the exact difference.
     """
 
     dtype: str
     head: int = 1
     parameter: str = _WEIGHT
     is_vector: bool = False
+    added: int = 0
     is_plain = True
 
     def tensor_name(self, module: str) -> str:
@@ -302,16 +304,16 @@ class FloatRows(WeightFormat):
         return (Region(self.parameter, row_begin, row_end, 0, shape[1]),)
 
     def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
-        return {self.parameter: file_order(_converted(rows.bits, rows.dtype, self.dtype), self.head)}
+        return {self.parameter: file_order(_converted(rows.bits, rows.dtype, self.dtype, self.added), self.head)}
 
     def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
         raise CheckpointError("floats have no codes and scales: quantize them instead")
 
     def dequantize(self, stored: StoredRows, dtype: str) -> Array:
-        return _converted(self._rows(stored), self.dtype, dtype)
+        return _converted(self._rows(stored), self.dtype, dtype, -self.added)
 
     def numbers(self, stored: StoredRows) -> Array:
-        return values(self._rows(stored), self.dtype).astype(np.float64)
+        return values(self._rows(stored), self.dtype).astype(np.float64) - self.added
 
     def codes(self, stored: StoredRows) -> Codes:
         raise CheckpointError("floats have no codes and scales: quantize them instead")
@@ -326,8 +328,11 @@ class FloatRows(WeightFormat):
         return model_order(np.ascontiguousarray(stored.parts[self.parameter]), self.head)
 
 
-def _converted(bits: Array, dtype: str, to: str) -> Array:
-    return bits if dtype == to else bits_of(values(bits, dtype), to).view(DTYPES[to].array)
+def _converted(bits: Array, dtype: str, to: str, added: int) -> Array:
+    if dtype == to and not added:
+        return bits
+    floats = values(bits, dtype)
+    return bits_of(floats + np.float32(added) if added else floats, to).view(DTYPES[to].array)
 
 
 def numbers_of(data: Array, type_: TensorType) -> Array:

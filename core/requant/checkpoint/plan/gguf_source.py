@@ -110,13 +110,13 @@ def _tensor(
             tensor=info.name,
         )
     source: WeightSource
-    if is_float and place.head == 1 and info.type.name == dtype:
+    if is_float and place.head == 1 and not place.added and info.type.name == dtype:
         source = SourceRange(file, info.name, dtype, shape, begin, begin + size)
         return SourceTensor(place.name, source)
     matrix = (shape[0], shape[1] if len(shape) > 1 else 1)
     if is_float:
         stored = {place.parameter: SourceRange(file, info.name, info.type.name, matrix, begin, begin + size)}
-        form = FloatRows(info.type.name, place.head, place.parameter, is_vector=len(shape) == 1)
+        form = FloatRows(info.type.name, place.head, place.parameter, is_vector=len(shape) == 1, added=place.added)
         source = QuantizedSource(place.module, stored, form, dtype, matrix)
         return SourceTensor(place.name, source)
     row = (matrix[0], info.type.size(matrix[1]))

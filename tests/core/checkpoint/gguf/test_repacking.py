@@ -126,7 +126,11 @@ def test_models_there_and_back(name: str, tmp_path: Path) -> None:
         elif not is_linear(weight):
             dtype, values = tensors[weight]
             assert dtype == "F32"
-            held = numbers(type_, data) if type_ != "F32" else map(Fraction, np.frombuffer(data, "<f4").tolist())
+            held: Iterable[Number] = map(Fraction, np.frombuffer(data, "<f4").tolist())
+            if type_ != "F32":
+                held = numbers(type_, data)
+            if weight.endswith("norm.weight") and model.is_gemma:
+                held = (number - 1 for number in held)
             assert_equal(map(Fraction, values.reshape(-1).tolist()), held)
     assert checked == (10 if model.experts else 4)
     # Each tensor is in the file in which the directory has it, and what lies beside is there.
@@ -562,3 +566,19 @@ def test_plans_state_the_kernels_that_they_call(
     with called(monkeypatch) as found:
         run_repack(back, LocalStore(tmp_path / "out-F32"), LocalStore(tmp_path))
     assert found <= set(back.kernels)
+
+
+def test_a_norm_of_gemma_to_which_f32_cannot_add_1_is_refused(tmp_path: Path) -> None:
+    model = MODELS["gemma2"]
+    like, floats = model.write_directory(tmp_path / "like"), model.write_gguf(tmp_path / "f32.gguf", "F32")
+    repack_checkpoint(model.write_gguf(tmp_path / "m.gguf", "Q8_0"), tmp_path / "a", INTEGERS["Q8_0"], like=like)
+    norm = "model.layers.1.post_feedforward_layernorm"
+    changed(tmp_path / "a", "weight", struct.pack("<f", 2.0**-40), norm)
+    error = refused(tmp_path / "a", tmp_path / "b.gguf", "Q8_0", floats)
+    assert error.tensor == f"{norm}.weight"
+    assert f"holds {2.0**-40!r} at row 0, column 0; the nearest that can be stored is 0.0" in error.detail
+    report = repack_checkpoint(tmp_path / "a", tmp_path / "b.gguf", "Q8_0", like=floats, allow_rounding=True)
+    assert (report.verdicts[f"{norm}.weight"].differing, report.verdicts[f"{norm}.weight"].largest_error) == (
+        1,
+        2.0**-40,
+    )

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.hand_made_plan import Tensors, write_safetensors
+from tests.support.hand_made_plan import Tensors
+from tests.support.model_directory import save_model
 
 Shape = tuple[int, int]
 HIDDEN, INNER, WORDS = 256, 384, 64
@@ -88,15 +89,7 @@ def save(folder: Path, foreign: Foreign, layers: int = 2, without: str = "") -> 
     found.pop(without, None)
     for number, (name, part) in enumerate(found.items()):
         files[number % 3][name] = part
-    places: dict[str, str] = {}
-    for number, tensors in enumerate(files):
-        file = f"model-{number + 1:05}-of-00003.safetensors"
-        write_safetensors(folder / file, tensors, metadata)
-        places |= dict.fromkeys(tensors, file)
-    index = {"metadata": {"total_size": 0}, "weight_map": places}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    (folder / "config.json").write_text(json.dumps({**CONFIG, "quantization_config": dict(foreign.quantization)}))
-    return folder
+    return save_model(folder, files, {**CONFIG, "quantization_config": dict(foreign.quantization)}, metadata)
 
 
 def _plain(rng: np.random.Generator, shape: Shape) -> tuple[str, np.ndarray]:

@@ -12,6 +12,8 @@ import numpy as np
 from tests.support.hand_made_plan import Tensors, write_safetensors
 
 _ONE = 0x3F80
+LLAMA = {"architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16"}
+"""What config.json says of these models."""
 
 
 def make_model(directory: Path, *, shards: int = 2, size: int = 128, not_finite: bool = False) -> Path:
@@ -30,7 +32,7 @@ def make_model(directory: Path, *, shards: int = 2, size: int = 128, not_finite:
         if not_finite and shard == shards - 1:
             tensors[f"{layer}.mlp.up_proj.weight"][1][1, 2] = 0x7FC0
         made.append(tensors)
-    save_model(directory, made, {"torch_dtype": "bfloat16", "model_type": "llama", "hidden_size": size})
+    save_model(directory, made, LLAMA | {"model_type": "llama", "hidden_size": size})
     (directory / "tokenizer.json").write_text("{}")
     return directory
 
@@ -49,17 +51,19 @@ def modules_of_llama(hidden: int, inner: int, keys: int) -> dict[str, tuple[int,
     return {f"model.layers.{layer}.{name}": shape for layer in range(2) for name, shape in matrices.items()}
 
 
-def save_model(folder: Path, shards: Sequence[Tensors], config: Mapping[str, Any]) -> Path:
-    """Write a model in several files, with their index, and return its directory."""
+def save_model(
+    folder: Path, shards: Sequence[Tensors], config: Mapping[str, Any], metadata: Mapping[str, str] | None = None
+) -> Path:
+    """Write a model in several files, with their index and config.json, and return its directory."""
     folder.mkdir(parents=True, exist_ok=True)
     weight_map: dict[str, str] = {}
     for number, tensors in enumerate(shards, 1):
         file = f"model-{number:05}-of-{len(shards):05}.safetensors"
-        write_safetensors(folder / file, tensors)
+        write_safetensors(folder / file, tensors, metadata)
         weight_map |= dict.fromkeys(tensors, file)
     index = {"metadata": {"total_size": 0}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    (folder / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], **config}))
+    (folder / "config.json").write_text(json.dumps(config))
     return folder
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tests.support.hand_made_plan import Tensors, write_safetensors
+from tests.support.hand_made_plan import Tensors
+from tests.support.model_directory import LLAMA, save_model
 
 BF16 = ml_dtypes.bfloat16
 Shapes = Mapping[str, tuple[str | None, tuple[int, int]]]
@@ -102,7 +103,6 @@ def write_model(
     All that belongs to the weights of a module is in the file that does not have its codes. `plain`: other tensors.
     `caches`: names of scales of keys and values. `places`: the files that say how it is quantized.
     """
-    folder.mkdir(parents=True)
     random = np.random.default_rng(11)
     files: tuple[Tensors, Tensors] = {}, {}
     weights: dict[str, np.ndarray] = {}
@@ -119,15 +119,10 @@ def write_model(
             files[(number + (suffix != "weight")) % 2][f"{module}.{suffix}"] = tensor
     for name in caches:
         files[1][name] = ("F32", np.array(0.25, np.float32))
-    names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
-    for name, tensors in zip(names, files, strict=True):
-        write_safetensors(folder / name, tensors)
-    weight_map = {each: name for name, tensors in zip(names, files, strict=True) for each in tensors}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
-    members = dict(config or {"architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16"})
+    members = dict(config or LLAMA)
     if "config.json" in places:
         members["quantization_config"] = converted(quantization)
-    (folder / "config.json").write_text(json.dumps(members))
+    save_model(folder, files, members)
     if "hf_quant_config.json" in places:
         producer = {"name": "modelopt", "version": "0.47.0"}
         (folder / "hf_quant_config.json").write_text(json.dumps({"producer": producer, "quantization": quantization}))

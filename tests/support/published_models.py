@@ -6,13 +6,13 @@ Numpy alone, for conversions without the libraries that load them.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tests.support.hand_made_plan import Tensors, write_safetensors
+from tests.support.hand_made_plan import Tensors
+from tests.support.model_directory import save_model
 
 _SHARDS = 2
 DEEPSEEK_V4: dict[str, Any] = {
@@ -112,16 +112,8 @@ def _openai_name(name: str) -> str:
 
 def save(folder: Path, tensors: Tensors, config: dict[str, Any]) -> Path:
     """Write the layers to shards in turn, and the scales of each to the next."""
-    folder.mkdir(parents=True)
     shards: list[Tensors] = [{} for _ in range(_SHARDS)]
     for name, content in tensors.items():
         layer = next((int(part) for part in name.split(".") if part.isdigit()), 0)
         shards[(layer + name.endswith(("scale", "scales"))) % _SHARDS][name] = content
-    files = [f"model-{number + 1:05}-of-{_SHARDS:05}.safetensors" for number in range(_SHARDS)]
-    for file, content_of_file in zip(files, shards, strict=True):
-        write_safetensors(folder / file, content_of_file)
-    places = {name: file for file, each in zip(files, shards, strict=True) for name in each}
-    index = {"metadata": {"total_size": 0}, "weight_map": places}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
+    return save_model(folder, shards, config)

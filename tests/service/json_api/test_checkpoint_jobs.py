@@ -26,7 +26,7 @@ from requant_service.operations.checkpoint_jobs import identifier_of
 from tests.core.checkpoint.storage.http_files import HttpFiles, serving
 from tests.support.asgi import ready_app
 from tests.support.hand_made_plan import Tensors, write_safetensors
-from tests.support.model_directory import contents, make_model, modules_of_llama, save_model
+from tests.support.model_directory import LLAMA, contents, make_model, modules_of_llama, save_model
 
 ENDED = {"finished", "failed", "cancelled", "interrupted"}
 PREFER = {"prefer": "respond-async"}
@@ -454,7 +454,7 @@ def test_a_job_whose_record_cannot_be_removed_leaves_its_place(root: Path, monke
 def test_scales_of_activations_are_read_below_the_roots(root: Path, tmp_path: Path, kind: str) -> None:
     shapes = modules_of_llama(32, inner=64, keys=16)
     weights: Tensors = {f"{name}.weight": ("BF16", np.full(shape, 0x3F80, "<u2")) for name, shape in shapes.items()}
-    source = save_model(root / "llama", [weights], {"torch_dtype": "bfloat16"})
+    source = save_model(root / "llama", [weights], LLAMA)
     inputs = {f"{module}.input_scale": 0.25 + number / 64 for number, module in enumerate(shapes)}
     kv = {f"model.layers.{layer}.self_attn.{each}": 0.5 for layer in range(2) for each in ("k_scale", "v_scale")}
     (root / "scales").mkdir()

@@ -83,6 +83,8 @@ _INTEGERS = {
     "Q5_1": _Integers(0, 31, has_minimum=True),
 }
 
+_NO_CODES = "floats have no codes and scales: quantize them instead"
+
 REPACKED_TO = (*_INTEGERS, *_FP4)
 """The types to which codes and scales of other formats are moved."""
 
@@ -307,7 +309,7 @@ class FloatRows(WeightFormat):
         return {self.parameter: file_order(_converted(rows.bits, rows.dtype, self.dtype, self.added), self.head)}
 
     def scaled_codes(self, stored: StoredRows) -> ScaledCodes:
-        raise CheckpointError("floats have no codes and scales: quantize them instead")
+        raise CheckpointError(_NO_CODES)
 
     def dequantize(self, stored: StoredRows, dtype: str) -> Array:
         return _converted(self._rows(stored), self.dtype, dtype, -self.added)
@@ -316,7 +318,7 @@ class FloatRows(WeightFormat):
         return values(self._rows(stored), self.dtype).astype(np.float64) - self.added
 
     def codes(self, stored: StoredRows) -> Codes:
-        raise CheckpointError("floats have no codes and scales: quantize them instead")
+        raise CheckpointError(_NO_CODES)
 
     def quantizing_kernels(self, dtype: str) -> tuple[Kernel, ...]:
         return float_kernels({dtype, self.dtype})

@@ -33,6 +33,7 @@ from requant.checkpoint.weights.weight_format import (
     StoredTensor,
     WeightFormat,
     check_groups,
+    dtype_of_scales,
     matrix_shape,
 )
 from requant.errors import CheckpointError
@@ -82,8 +83,7 @@ class Awq(WeightFormat):
         self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
     ) -> tuple[WeightFormat, tuple[int, int]]:
         words = tensors["qweight"].shape if "qweight" in tensors else ()
-        scales = tensors.get("scales")
-        of_scales = scales.dtype if scales is not None and scales.dtype in ("F16", "BF16") else self.scale_dtype
+        of_scales = dtype_of_scales(tensors, self.scale_dtype)
         shape = matrix_shape((words[1] * _LANES, words[0]) if len(words) == 2 else ())
         return replace(self, scale_dtype=of_scales), shape
 

@@ -40,6 +40,7 @@ from requant.checkpoint.weights.blocks import (
     ScaledCodes,
     e2m3_codes,
     e4m3_codes,
+    e4m3_scales,
     largest_magnitudes,
     largest_patterns,
     magnitude_kernel,
@@ -288,13 +289,11 @@ class Nvfp4Weight(WeightFormat):
         return regions if row_begin > 0 else (*regions, Region("weight_global_scale", 0, 1, 0, 1))
 
     def quantized(self, rows: PlainRows, extremes: Extremes | None) -> Mapping[str, Array]:
-        if extremes is None:
-            raise ValueError("NVFP4 needs the extremes of the weights that share a global scale")
-        whole = _global_scale(extremes, rows.dtype)
+        whole = _global_scale(shared(extremes), rows.dtype)
         with np.errstate(all="ignore"):
             ratios = rounded(self._largest(rows.bits, rows.dtype) / np.float32(E2M1.largest), rows.dtype)
             ideal = whole * ratios
-            scales = e4m3_codes(ideal, "F32", Block(*ideal.shape), np.ones(1, np.float32), rounds=False)
+            scales = e4m3_scales(ideal)
             scales[scales == 0] = _SMALLEST_SCALE
             codes = packed_e2m1_codes(rows.bits, rows.dtype, _NVFP4, E4M3.values[scales] / whole, rounds=False)
         return {
@@ -343,6 +342,13 @@ class Nvfp4Weight(WeightFormat):
         return Codes(places, -E2M1.highest, E2M1.highest, _nvfp4_scales(stored), uniform=False)
 
 
+def shared(extremes: Extremes | None) -> Extremes:
+    """Return the extremes of the weights that share a scale of the whole weight. Raises ValueError for none."""
+    if extremes is None:
+        raise ValueError("NVFP4 needs the extremes of the weights that share a global scale")
+    return extremes
+
+
 def outer_scale(source: SourceNumbers, extremes: Extremes | None) -> np.float64:
     """Return the scale of a whole weight, of which those of its groups are multiples in E4M3: the one that it has, or
     the power of two that makes the largest of them 256, at least 2^-127.
@@ -351,9 +357,7 @@ def outer_scale(source: SourceNumbers, extremes: Extremes | None) -> np.float64:
     """
     if source.outer is not None:
         return np.float64(source.outer)
-    if extremes is None:
-        raise ValueError("NVFP4 needs the extremes of the weights that share a global scale")
-    peak = np.array([max(extremes.magnitude / E2M1.largest, 2.0**-126)])
+    peak = np.array([max(shared(extremes).magnitude / E2M1.largest, 2.0**-126)])
     return np.float64(2.0 ** max(int(powers_of_two(peak)[0]) - _BIAS - 8, -127))
 
 

@@ -171,20 +171,43 @@ def codes(
     return target
 
 
-def e4m3_codes(rows: Array, dtype: str, block: Block, scales: Array, *, rounds: bool) -> Array:
-    """Return f8E4M3FN(clamp(R(w / s), -448, 448)) as bytes."""
+def _float_codes(
+    kernel: Kernel,
+    largest: float,
+    rows: Array,
+    dtype: str,
+    block: Block,
+    scales: Array,
+    *,
+    rounds: bool,
+    offset: int = 0,
+    per_byte: int = 1,
+) -> Array:
+    """Return the codes of small floats up to `largest` by magnitude."""
     return codes(
-        E4M3_CODES,
+        kernel,
         rows,
         dtype,
         block,
         scales,
         None,
         rounds=rounds,
-        lowest=-E4M3.largest,
-        highest=E4M3.largest,
+        lowest=-largest,
+        highest=largest,
+        offset=offset,
         stride=rows.shape[1],
+        per_byte=per_byte,
     )
+
+
+def e4m3_codes(rows: Array, dtype: str, block: Block, scales: Array, *, rounds: bool) -> Array:
+    """Return f8E4M3FN(clamp(R(w / s), -448, 448)) as bytes."""
+    return _float_codes(E4M3_CODES, E4M3.largest, rows, dtype, block, scales, rounds=rounds)
+
+
+def e4m3_scales(ideal: Array) -> Array:
+    """Return f8E4M3FN of scales, f32 [rows, n], up to 448, as bytes."""
+    return e4m3_codes(ideal, "F32", Block(*ideal.shape), np.ones(1, np.float32), rounds=False)
 
 
 def e2m3_codes(rows: Array, dtype: str, block: Block, scales: Array, *, rounds: bool) -> Array:
@@ -193,19 +216,8 @@ def e2m3_codes(rows: Array, dtype: str, block: Block, scales: Array, *, rounds: 
     The sign bit is that of the quotient, also of -0 where each step is rounded as on a CPU; else -0 gives 0. Source:
     compressed-tensors 0.20.0, `quantization/utils/fp6_utils.py`, `compressors/mxfp6/helpers.py`.
     """
-    return codes(
-        E2M3_CODES,
-        rows,
-        dtype,
-        block,
-        scales,
-        None,
-        rounds=rounds,
-        lowest=-E2M3.largest,
-        highest=E2M3.largest,
-        offset=0x20 if rounds else 0,
-        stride=rows.shape[1],
-    )
+    offset = 0x20 if rounds else 0
+    return _float_codes(E2M3_CODES, E2M3.largest, rows, dtype, block, scales, rounds=rounds, offset=offset)
 
 
 def packed_e2m1_codes(rows: Array, dtype: str, block: Block, scales: Array, *, rounds: bool) -> Array:
@@ -215,19 +227,7 @@ def packed_e2m1_codes(rows: Array, dtype: str, block: Block, scales: Array, *, r
     where the code is 0; -0 gives 0, and so does NaN. Source: compressed-tensors 0.20.0,
     `quantization/utils/fp4_utils.py`, `compressors/nvfp4/helpers.py`.
     """
-    return codes(
-        PACKED_E2M1_CODES,
-        rows,
-        dtype,
-        block,
-        scales,
-        None,
-        rounds=rounds,
-        lowest=-E2M1.largest,
-        highest=E2M1.largest,
-        stride=rows.shape[1],
-        per_byte=2,
-    )
+    return _float_codes(PACKED_E2M1_CODES, E2M1.largest, rows, dtype, block, scales, rounds=rounds, per_byte=2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ from requant.checkpoint.weights.weight_format import (
     StoredTensor,
     WeightFormat,
     check_groups,
+    dtype_of_scales,
     matrix_shape,
 )
 from requant.errors import CheckpointError
@@ -117,8 +118,7 @@ class Gptq(WeightFormat):
     ) -> tuple[WeightFormat, tuple[int, int]]:
         words = tensors["qweight"].shape if "qweight" in tensors else ()
         shape = matrix_shape((words[1], words[0] * _WORD // self.bits) if len(words) == 2 else ())
-        scales = tensors.get("scales")
-        of_scales = scales.dtype if scales is not None and scales.dtype in ("F16", "BF16") else self.scale_dtype
+        of_scales = dtype_of_scales(tensors, self.scale_dtype)
         has_g_idx = self.has_g_idx or "g_idx" in tensors
         return replace(self, scale_dtype=of_scales, has_g_idx=has_g_idx, ragged=True), shape
 

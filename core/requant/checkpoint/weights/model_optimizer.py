@@ -45,12 +45,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from requant.checkpoint.weights.block_scaled import POWERS, codes_in_units, nvfp4_scales_that_hold, outer_scale
+from requant.checkpoint.weights.block_scaled import POWERS, codes_in_units, nvfp4_scales_that_hold, outer_scale, shared
 from requant.checkpoint.weights.blocks import (
     Block,
     Extremes,
     ScaledCodes,
     e4m3_codes,
+    e4m3_scales,
     largest_magnitudes,
     magnitude_kernel,
     packed_e2m1_codes,
@@ -324,13 +325,11 @@ class FloatGroups(ReadOnlyFormat):
         """Raises CheckpointError for MX formats, which are read only."""
         if not self.has_second_scale:
             return super().quantized(rows, extremes)
-        if extremes is None:
-            raise ValueError("NVFP4 needs the extremes of the weights that share a global scale")
-        second, block = _second_scale(extremes), Block(1, self.width)
+        second, block = _second_scale(shared(extremes)), Block(1, self.width)
         with np.errstate(all="ignore"):
             ratios = largest_magnitudes(rows.bits, rows.dtype, block) / (np.float32(E2M1.largest) * second)
             ideal = np.maximum(np.where(ratios == 0, np.float32(1), ratios), _SMALLEST_SCALE)
-            scales = e4m3_codes(ideal, "F32", Block(*ideal.shape), np.ones(1, np.float32), rounds=False)
+            scales = e4m3_scales(ideal)
             codes = packed_e2m1_codes(rows.bits, rows.dtype, block, E4M3.values[scales] * second, rounds=False)
         return {WEIGHT: codes, SCALE: scales, SCALE_2: np.array([[second]], "<f4")}
 

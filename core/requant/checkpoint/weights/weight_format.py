@@ -287,3 +287,9 @@ def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
             "has quantized parameters, but none that determines the shape of its weight: no matrix with elements"
         )
     return shape[0], shape[1]
+
+
+def dtype_of_scales(tensors: Mapping[str, StoredTensor], otherwise: str) -> str:
+    """Return the dtype of `scales` where it is F16 or BF16."""
+    scales = tensors.get("scales")
+    return scales.dtype if scales is not None and scales.dtype in ("F16", "BF16") else otherwise

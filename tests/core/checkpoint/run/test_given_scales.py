@@ -28,7 +28,7 @@ from requant.command.main import main
 from requant.errors import CheckpointError, ParameterError, RequantError, StorageError
 from tests.core.checkpoint.plan.test_refusals_say_what_to_do import ADVICE
 from tests.support.hand_made_plan import Tensors, write_safetensors
-from tests.support.model_directory import contents, modules_of_llama, quantization_config, save_model
+from tests.support.model_directory import LLAMA, contents, modules_of_llama, quantization_config, save_model
 from tests.support.safetensors_files import read_safetensors, tensors_in
 
 HIDDEN = 32
@@ -74,7 +74,7 @@ def make(folder: Path, dtype: str = "BF16") -> Path:
         }[dtype]
         shards[number % 2][f"{name}.weight"] = (dtype, bits)
     stated = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}[dtype]
-    return save_model(folder, shards, {"torch_dtype": stated})
+    return save_model(folder, shards, LLAMA | {"torch_dtype": stated})
 
 
 @pytest.fixture(scope="module")

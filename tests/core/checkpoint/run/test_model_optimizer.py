@@ -20,7 +20,7 @@ from requant.checkpoint.verify.difference import diff
 from requant.checkpoint.verify.verification import verify
 from tests.support.model_directory import contents, make_model
 from tests.support.model_optimizer import Shapes, write_model
-from tests.support.safetensors_files import tensor_places
+from tests.support.safetensors_files import tensor_places, tensors_in
 
 
 class Model(NamedTuple):
@@ -158,15 +158,11 @@ def test_to_bf16(name: str, model: Model, tmp_path: Path) -> None:
     dropped = [each for each in plan.warnings if "dropped" in each]
     assert dropped == ([f"{model.dropped} scales of quantized activations are dropped"] if model.dropped else [])
     target = convert(tmp_path / "source", tmp_path / "plain", None)
-    found = {
-        entry.name: path.read_bytes()[entry.begin : entry.end]
-        for path in target.glob("*.safetensors")
-        for entry in tensor_places(path)
-    }
+    found = tensors_in(target)
     assert found.keys() == weights.keys()
     for tensor, numbers in weights.items():
         np.testing.assert_array_equal(
-            np.frombuffer(found[tensor], np.uint16), numbers.view(np.uint16).reshape(-1), tensor
+            np.frombuffer(found[tensor][2], np.uint16), numbers.view(np.uint16).reshape(-1), tensor
         )
     config = json.loads((target / "config.json").read_text())
     assert config == {"architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16"}

@@ -21,7 +21,7 @@ from requant.errors import CheckpointError
 from tests.support.hand_made_plan import Tensors, write_safetensors
 from tests.support.model_directory import contents
 from tests.support.model_optimizer import e4m3, e4m3_codes
-from tests.support.safetensors_files import tensor_places
+from tests.support.safetensors_files import tensor_places, tensors_in
 
 LAYER = "model.layers.{}"
 ATTENTION = {"q_proj": (256, 256), "k_proj": (128, 256), "v_proj": (128, 256), "o_proj": (256, 256)}
@@ -100,15 +100,11 @@ CONFIGS = {"bitsandbytes": BITSANDBYTES, "fbgemm": FBGEMM}
 def test_to_bf16(name: str, tmp_path: Path) -> None:
     weights = write(tmp_path / "source", CONFIGS[name])
     target = convert(tmp_path / "source", tmp_path / "plain", None)
-    found = {
-        entry.name: path.read_bytes()[entry.begin : entry.end]
-        for path in target.glob("*.safetensors")
-        for entry in tensor_places(path)
-    }
+    found = tensors_in(target)
     assert found.keys() == weights.keys()
     for tensor, numbers in weights.items():
         expected = numbers.view(np.uint16).reshape(-1)
-        np.testing.assert_array_equal(np.frombuffer(found[tensor], np.uint16), expected, tensor)
+        np.testing.assert_array_equal(np.frombuffer(found[tensor][2], np.uint16), expected, tensor)
     assert "quantization_config" not in json.loads((target / "config.json").read_text())
     assert verify(LocalStore(target), LocalStore(tmp_path / "source")).faults == ()
     of_source = verify(LocalStore(tmp_path / "source"))

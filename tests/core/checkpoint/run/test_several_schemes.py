@@ -26,7 +26,7 @@ from requant.command.exit_status import DONE, FAILED, WRONG_USAGE
 from requant.command.main import main
 from requant.errors import CheckpointError, ParameterError, RequantError, UnknownNameError
 from tests.support.hand_made_plan import Tensors
-from tests.support.model_directory import contents, modules_of_llama, quantization_config, save_model
+from tests.support.model_directory import LLAMA, contents, modules_of_llama, quantization_config, save_model
 from tests.support.safetensors_files import tensors_in
 
 Schemes = Sequence[tuple[str, Sequence[str]]]
@@ -57,7 +57,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         scaled = random.standard_normal(shape) * np.exp2(random.integers(-6, 1, (shape[0], 1)))
         bits = (scaled.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
         shards[number % 2][f"{name}.weight"] = ("BF16", bits)
-    return save_model(tmp_path_factory.mktemp("model"), shards, {"torch_dtype": "bfloat16"})
+    return save_model(tmp_path_factory.mktemp("model"), shards, LLAMA)
 
 
 def request(schemes: Schemes, **options: Any) -> Request:

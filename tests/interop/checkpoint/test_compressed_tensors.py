@@ -6,16 +6,13 @@ bits on a GPU.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
-from compressed_tensors.compressors import BaseCompressor
-from compressed_tensors.quantization import QuantizationScheme
-from safetensors.torch import load_file
 
 from tests.interop.checkpoint.conversion import CPU, CUDA, dequantize, quantize
+from tests.interop.checkpoint.decompression import decompressed, tensors
 from tests.interop.checkpoint.schemes import OPTIONS, PRESETS
 from tests.interop.checkpoint.source_model import DTYPES, mixture_of_experts
 from tests.interop.conformance import systems
@@ -26,24 +23,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
 
 # compressed-tensors 0.20 cannot unpack zero points that fill a single row of words.
 IGNORE = ("re:.*conv$", "model.layers.0.self_attn.v_proj", r"re:.*mlp\.gate$")
-
-
-def tensors(folder: Path) -> dict[str, torch.Tensor]:
-    return {name: tensor for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}
-
-
-def decompressed(folder: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors of a quantized directory with the weights that the library makes of them."""
-    config = json.loads((folder / "config.json").read_text())["quantization_config"]
-    (group,) = config["config_groups"].values()
-    scheme = QuantizationScheme.model_validate(group)
-    compressor = BaseCompressor.get_value_from_registry(group["format"])
-    found = tensors(folder)
-    for module in [name.removesuffix(".weight_scale") for name in found if name.endswith(".weight_scale")]:
-        parts = {name: found.pop(name) for name in list(found) if name.startswith(f"{module}.weight")}
-        local = {name.removeprefix(f"{module}."): tensor for name, tensor in parts.items()}
-        found[f"{module}.weight"] = compressor.decompress(local, scheme)["weight"]
-    return found
 
 
 @pytest.mark.parametrize(("dtype", "profile"), [*((each, CPU) for each in DTYPES), ("bf16", CUDA)])

@@ -12,12 +12,12 @@ import pytest
 import torch
 from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.quantization import QuantizationConfig, QuantizationScheme
-from compressed_tensors.utils.match import match_targets
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from tests.interop.checkpoint import llm_compressor
 from tests.interop.checkpoint.conversion import CPU, dequantize
+from tests.interop.checkpoint.decompression import decompressed, scheme_of, tensors
 from tests.interop.checkpoint.source_model import DTYPES, LLAMA, SourceModel, llama, mixture_of_experts
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record
@@ -27,30 +27,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
 
 TOKENS = torch.arange(64).reshape(2, 32) * 7 % LLAMA["vocab_size"]
 IGNORE = ("re:.*conv$", "model.layers.0.self_attn.v_proj", r"re:.*mlp\.gate$", "re:.*embed_tokens$", "re:.*visual.*")
-
-
-def tensors(folder: Path) -> dict[str, torch.Tensor]:
-    return {name: tensor for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}
-
-
-def scheme_of(config: QuantizationConfig, module: str) -> QuantizationScheme:
-    """As `apply_quantization_config` chooses it."""
-    by_target = {target: scheme for scheme in config.config_groups.values() for target in scheme.targets}
-    return by_target[match_targets(module, torch.nn.Linear(1, 1), by_target)[0]]
-
-
-def decompressed(folder: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a directory with the weights that the library makes of them."""
-    stated = json.loads((folder / "config.json").read_text())["quantization_config"]
-    config = QuantizationConfig.model_validate({**stated, "quant_method": "compressed-tensors"})
-    found = tensors(folder)
-    for module in [name.removesuffix(".weight_scale") for name in found if name.endswith(".weight_scale")]:
-        scheme = scheme_of(config, module)
-        parts = {name: found.pop(name) for name in list(found) if name.startswith(f"{module}.weight")}
-        local = {name.removeprefix(f"{module}."): tensor for name, tensor in parts.items()}
-        compressor = BaseCompressor.get_value_from_registry(scheme.format)
-        found[f"{module}.weight"] = compressor.decompress(local, scheme)["weight"]
-    return {name: tensor for name, tensor in found.items() if not name.endswith(("k_scale", "v_scale", "q_scale"))}
 
 
 def assert_restored(folder: Path, target: Path, schemes: Iterable[str]) -> None:

@@ -20,8 +20,9 @@ from requant.checkpoint.given_scales import OF_INPUTS, OF_KV_CACHE
 from requant.checkpoint.profiles import COMPRESSED_TENSORS_CPU
 from requant.checkpoint.storage.location import open_store
 from requant.checkpoint.verify.verification import verify
+from tests.interop.checkpoint.decompression import tensors
 from tests.interop.checkpoint.source_model import DTYPES, LLAMA, llama
-from tests.interop.checkpoint.test_transformers import loaded, same, tensors
+from tests.interop.checkpoint.test_transformers import loaded, same
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record
 from tests.interop.conformance.subject import checkpoint

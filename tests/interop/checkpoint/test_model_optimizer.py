@@ -1,13 +1,14 @@
-"""Weights of NVIDIA ModelOpt beside ModelOpt, where it is installed, and beside compressed-tensors' converter of them.
+"""Weights and calibration of NVIDIA ModelOpt beside ModelOpt, and weights beside compressed-tensors' converter of them.
 
-`pip install nvidia-modelopt` brings OmegaConf, SciPy and PuLP, which the environments of these tests do not have; what
-it computes is in `tests/vectors/model_optimizer_weights.json` too.
+The tests import ModelOpt when they run, so that it takes its seconds in one process only.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,13 @@ from requant.checkpoint.storage.location import open_store
 from requant.checkpoint.verify.verification import verify
 from requant.checkpoint.weights.floats import values
 from requant.checkpoint.weights.weight_format import StoredRows, StoredTensor
+from tests.core.calibration.methods.observation import find, samples
+from tests.interop.calibration_cases import CalibrationComparison
 from tests.interop.checkpoint.conversion import dequantize, quantize
 from tests.interop.checkpoint.source_model import DTYPES, LLAMA, llama
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import checkpoint
 from tests.support.stored_weights import matrix
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
@@ -76,7 +82,21 @@ def equal(found: np.ndarray, expected: torch.Tensor, dtype: str) -> None:
 
 @pytest.fixture
 def qtensor() -> Any:
-    return pytest.importorskip("modelopt.torch.quantization.qtensor")
+    return import_module("modelopt.torch.quantization.qtensor")
+
+
+@pytest.fixture
+def mtq() -> Any:
+    return import_module("modelopt.torch.quantization")
+
+
+@pytest.fixture
+def export() -> Any:
+    return import_module("modelopt.torch.export")
+
+
+def record_scheme(scheme: str, operation: str, elements: int) -> None:
+    record(systems.MODEL_OPTIMIZER, [checkpoint(scheme, operation, "modelopt")], elements)
 
 
 @pytest.mark.parametrize("name", DTYPES)
@@ -88,6 +108,7 @@ def test_nvfp4(qtensor: Any, name: str) -> None:
         expected = weight.dequantize(dtype, scale=bytes_, double_scale=second, block_sizes={-1: 16})
         stored = {"weight": NIBBLES, "weight_scale": bytes_, "weight_scale_2": second}
         equal(ours("NVFP4", stored, NAMES[name]), expected, NAMES[name])
+    record_scheme("MODELOPT_W4A16_NVFP4", "dequantize", 30 * 2 * NIBBLES.numel())
 
 
 @pytest.mark.parametrize("name", DTYPES)
@@ -113,30 +134,38 @@ def cases(
     yield "W8A16", {**by_row, "weight": signed}, lambda: int8.dequantize(dtype, scale=many[:, None])
     for scale in many[:40]:
         yield "FP8", {"weight": eights, "weight_scale": scale}, lambda scale=scale: fp8.dequantize(dtype, scale=scale)  # type: ignore[misc]
-    grid = many[-14:].reshape(7, 2)[:, :1].contiguous().repeat(1, 16)
-    blocks = {"weight": eights, "weight_scale": grid}
-    yield "FP8_PB_WO", blocks, lambda: fp8.dequantize(dtype, scale=grid, block_sizes={-1: 16, -2: 16})
+    for size in (16, 128):
+        grid = many[-7:, None][: -(-100 // size)].repeat(1, 256 // size)
+        sizes = {-1: size, -2: size}
+        yield (
+            "FP8_PB_WO",
+            {"weight": eights, "weight_scale": grid},
+            lambda grid=grid, sizes=sizes: fp8.dequantize(dtype, scale=grid, block_sizes=sizes),  # type: ignore[misc]
+        )
 
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_fp8_and_int8(qtensor: Any, name: str) -> None:
     for algorithm, stored, expected in cases(qtensor, DTYPES[name]):
-        group = 16 if algorithm == "FP8_PB_WO" else None
-        equal(ours(algorithm, stored, NAMES[name], group), expected(), NAMES[name])
+        group = 256 // stored["weight_scale"].shape[1] if algorithm == "FP8_PB_WO" else None
+        theirs = expected()
+        equal(ours(algorithm, stored, NAMES[name], group), theirs, NAMES[name])
+        if (scheme := f"MODELOPT_{algorithm}") in WRITTEN:
+            record_scheme(scheme, "dequantize", theirs.numel())
 
 
-def test_the_packing_of_int4(qtensor: Any) -> None:
+def test_the_packing_of_int4() -> None:
     """Codes with a scale of 1 are the numbers that were packed."""
-    export = pytest.importorskip("modelopt.torch.export.quant_utils")
+    export = import_module("modelopt.torch.export.quant_utils")
     codes = torch.randint(-8, 8, (20, 64), generator=torch.Generator().manual_seed(0)).float()
     ones = torch.ones(20, 2)
     packed = export.pack_int4_in_uint8(codes, ones, 32)
     equal(ours("W4A16_AWQ", {"weight": packed, "weight_scale": ones}, "F32"), codes, "F32")
 
 
-def test_the_config(qtensor: Any) -> None:
+def test_the_config() -> None:
     """What it writes in config.json says the same as its own file."""
-    convert: Any = pytest.importorskip("modelopt.torch.export.convert_hf_config").convert_hf_quant_config_format
+    convert: Any = import_module("modelopt.torch.export.convert_hf_config").convert_hf_quant_config_format
     layers = {"a": {"quant_algo": "FP8"}, "b": {"quant_algo": "NVFP4", "group_size": 16}}
     for stated in (
         {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head", "model.layers.0.*"]},
@@ -152,9 +181,9 @@ def test_the_config(qtensor: Any) -> None:
 
 def test_compressed_tensors_converts_to_the_same_numbers() -> None:
     """Its NVFP4 divides by the reciprocal of weight_scale_2, which is exact for powers of two; its -0 is 0 here."""
-    converters = pytest.importorskip("compressed_tensors.entrypoints.convert.converters")
-    compressors = pytest.importorskip("compressed_tensors.compressors")
-    quantization = pytest.importorskip("compressed_tensors.quantization")
+    converters: Any = import_module("compressed_tensors.entrypoints.convert.converters")
+    compressors: Any = import_module("compressed_tensors.compressors")
+    quantization: Any = import_module("compressed_tensors.quantization")
     scheme = quantization.QuantizationScheme(**quantization.quant_scheme.NVFP4A16, targets=["Linear"])
     compressor = compressors.BaseCompressor.get_value_from_registry("nvfp4-pack-quantized")
     bytes_ = BYTES[:0x7F, None].contiguous().view(torch.float8_e4m3fn)
@@ -185,23 +214,23 @@ CONFIGS = [
     "INT8_SMOOTHQUANT_CFG",
     "INT4_AWQ_CFG",
 ]
+# Its search among 3 powers of the activations instead of 11.
+QUICKLY = {"INT4_AWQ_CFG": {"algorithm": {"method": "awq_lite", "alpha_step": 0.5}}}
 TOKENS = torch.arange(64).reshape(2, 32) * 7 % LLAMA["vocab_size"]
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_an_exported_model(qtensor: Any, name: str, tmp_path: Path) -> None:
+def test_an_exported_model(mtq: Any, export: Any, name: str, tmp_path: Path) -> None:
     """Its export of a whole model on a CPU: the plain model computes nearly what the source does.
 
     Also where ModelOpt has moved scales from weights to activations, and where its own file alone says what is stored.
     """
-    mtq = pytest.importorskip("modelopt.torch.quantization")
-    export = pytest.importorskip("modelopt.torch.export")
     source = llama(torch.bfloat16).save(tmp_path / "source")
     load: Any = AutoModelForCausalLM.from_pretrained
     model = load(source, dtype=torch.bfloat16).eval()
     with torch.inference_mode():
         exact = model(TOKENS).logits.float()
-        mtq.quantize(model, getattr(mtq, name), forward_loop=lambda each: each(TOKENS))
+        mtq.quantize(model, {**getattr(mtq, name), **QUICKLY.get(name, {})}, forward_loop=lambda each: each(TOKENS))
         export.export_hf_checkpoint(model, export_dir=tmp_path / "exported")
     if name in ("W4A16_NVFP4_CFG", "MXFP8_DEFAULT_CFG"):
         (tmp_path / "exported" / "config.json").write_text((source / "config.json").read_text())
@@ -224,10 +253,8 @@ WRITTEN = {
 
 @pytest.mark.parametrize("name", DTYPES)
 @pytest.mark.parametrize("scheme", WRITTEN)
-def test_our_files_are_those_of_its_export(qtensor: Any, scheme: str, name: str, tmp_path: Path) -> None:
+def test_our_files_are_those_of_its_export(mtq: Any, export: Any, scheme: str, name: str, tmp_path: Path) -> None:
     """Of a model without rows of zeros, where it stops: the bytes of all tensors, and what its two files say."""
-    mtq = pytest.importorskip("modelopt.torch.quantization")
-    export = pytest.importorskip("modelopt.torch.export")
     torch.manual_seed(3)
     model = LlamaForCausalLM(LlamaConfig(**{**LLAMA, "intermediate_size": 448})).to(DTYPES[name])
     with torch.no_grad():
@@ -256,6 +283,8 @@ def test_our_files_are_those_of_its_export(qtensor: Any, scheme: str, name: str,
         np.testing.assert_array_equal(
             found[key].reshape(-1).view(torch.uint8).numpy(), each.reshape(-1).view(torch.uint8).numpy(), key
         )
+    # Bytes, as of whole directories.
+    record_scheme(scheme, "quantize", sum(each.nbytes for each in expected.values()))
     for folder in (ours, tmp_path / "theirs"):
         stated = json.loads((folder / "hf_quant_config.json").read_text())
         assert stated == json.loads((ours / "hf_quant_config.json").read_text())
@@ -264,3 +293,29 @@ def test_our_files_are_those_of_its_export(qtensor: Any, scheme: str, name: str,
     ]
     assert said[0] == said[1]
     assert verify(open_store(str(ours)), open_store(str(tmp_path / "source"))).faults == ()
+
+
+def test_calibration_by_entropy() -> None:
+    """Histograms of few bins: its search takes seconds for 2048, which `tests/vectors` have."""
+    calibrator: Any = import_module("modelopt.torch.quantization.calib").HistogramCalibrator
+    rng = np.random.default_rng(7)
+    comparison = CalibrationComparison(
+        "Model Optimizer HistogramCalibrator", systems.MODEL_OPTIMIZER, "entropy_model_optimizer"
+    )
+
+    def theirs(tensor: np.ndarray, first: int, **settings: Any) -> list[float]:
+        histogram = calibrator(**settings)
+        histogram.collect(torch.from_numpy(tensor))
+        largest = histogram.compute_amax("entropy", start_bin=first).item()
+        return [-largest, largest]
+
+    for index in range(100):
+        tensor = samples(rng, int(rng.integers(1, 400)), 10.0 ** rng.integers(-44, 33))
+        bits, unsigned, bins = int(rng.integers(2, 6)), bool(rng.integers(2)), int(rng.choice([2, 7, 64, 100, 257]))
+        first, levels = int(rng.integers(1, bins + 1)), 1 << (bits - 1 + unsigned)
+        comparison.add(
+            (index, bits, unsigned, bins, first),
+            partial(find, "entropy_model_optimizer", [tensor], bins=bins, quantized_bins=levels, first_bins=first),
+            partial(theirs, tensor, first, num_bits=bits, unsigned=unsigned, num_bins=bins),
+        )
+    comparison.finish(100)

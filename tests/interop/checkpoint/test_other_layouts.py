@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from transformers.integrations.finegrained_fp8 import Fp8Quantize
 
 from tests.interop.checkpoint.conversion import dequantize, quantize
+from tests.interop.checkpoint.decompression import tensors
 from tests.interop.checkpoint.source_model import DTYPES, LLAMA, SourceModel, llama
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record
@@ -24,10 +24,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
 
 IGNORE = ("lm_head", "model.embed_tokens")
 TOKENS = torch.arange(64).reshape(2, 32) * 7 % LLAMA["vocab_size"]
-
-
-def tensors(folder: Path) -> dict[str, torch.Tensor]:
-    return {name: tensor for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}
 
 
 def same(first: torch.Tensor, second: torch.Tensor) -> bool:

@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 import torch
 from llmcompressor.modeling.moe.conversion_mappings import patch_moe_mappings
-from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping, register_checkpoint_conversion_mapping
 from transformers.core_model_loading import WeightRenaming
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
+from requant.checkpoint.run.verdicts import Outcome
+from requant.checkpoints import repack_checkpoint
 from tests.interop.checkpoint.conversion import CPU, dequantize, quantize
+from tests.interop.checkpoint.decompression import decompressed, tensors
 from tests.interop.checkpoint.quantized_models import deepseek_v4, e4m3_codes, gpt_oss
 from tests.interop.checkpoint.source_model import SourceModel
 from tests.interop.conformance import systems
@@ -55,8 +57,11 @@ def loaded_with_linear_experts(folder: Path) -> tuple[torch.Tensor, dict[str, to
         return model.eval()(TOKENS).logits, model.state_dict()
 
 
-def tensors(folder: Path) -> dict[str, torch.Tensor]:
-    return {name: tensor for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}
+def unquantized(source: SourceModel, numbers: dict[str, torch.Tensor]) -> SourceModel:
+    """Return the model of a quantized one with these weights."""
+    of_quantization = ("expert_dtype", "quantization_config")
+    config = {name: value for name, value in source.config.items() if name not in of_quantization}
+    return SourceModel(config, (numbers,))
 
 
 def record_values(name: str, elements: int) -> None:
@@ -161,6 +166,17 @@ def test_deepseek_v4_is_loaded_as_it_is_rounded(scheme: str, tmp_path: Path) -> 
     record(systems.COMPRESSED_TENSORS, [checkpoint(scheme, "dequantize", CPU)], elements)
 
 
+def test_deepseek_v4_is_repacked(tmp_path: Path) -> None:
+    """transformers gets the numbers that compressed-tensors makes of the new codes and scales, and the logits stay."""
+    source = deepseek_v4(tmp_path / "names")
+    logits, weights = loaded(source.save(tmp_path / "source"))
+    repack_checkpoint(tmp_path / "source", tmp_path / "converted", scheme="FP8_BLOCK")
+    numbers = decompressed(tmp_path / "converted")
+    found_logits, found = loaded(unquantized(source, numbers).save(tmp_path / "numbers"))
+    assert same(found_logits, logits)
+    assert all(same(tensor, found[name].to(tensor.dtype)) for name, tensor in weights.items())
+
+
 def test_deepseek_v4_to_blocks_of_compressed_tensors(tmp_path: Path) -> None:
     """transformers 5.23 alone cannot put experts together whose scales are those of blocks; all else is loaded."""
     source = deepseek_v4(tmp_path / "names").save(tmp_path / "source")
@@ -256,6 +272,49 @@ def test_experts_of_gpt_oss_to_fp8_blocks(tmp_path: Path) -> None:
                 assert (before - after).abs().max() <= before.abs().max() / 16
                 bias = originals[f"{experts}.gate_up_proj_bias"][expert, first::2]
                 assert same(plain[f"{experts}.{expert}.{part}.bias"], bias)
+
+
+def with_stacked_experts(found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return tensors with the experts of a gpt-oss as transformers has them: gate and up interleaved, transposed."""
+    stacked = {name: tensor for name, tensor in found.items() if ".experts." not in name}
+    for block in {name.partition(".experts.")[0] for name in found.keys() - stacked.keys()}:
+        for part in ("weight", "bias"):
+            gate, up, down = (
+                torch.stack([found[f"{block}.experts.{expert}.{name}_proj.{part}"] for expert in range(4)])
+                for name in ("gate", "up", "down")
+            )
+            both = torch.stack([gate, up], dim=2).flatten(1, 2)
+            for name, tensor in (("gate_up_proj", both), ("down_proj", down)):
+                if part == "weight":
+                    stacked[f"{block}.experts.{name}"] = tensor.transpose(1, 2).contiguous()
+                else:
+                    stacked[f"{block}.experts.{name}_bias"] = tensor
+    return stacked
+
+
+@pytest.mark.parametrize("scheme", ["NVFP4A16", "FP8_BLOCK", "MXFP4A16"])
+def test_gpt_oss_is_repacked(scheme: str, tmp_path: Path) -> None:
+    """The numbers that compressed-tensors makes of the new codes and scales are those of the source, of random groups.
+
+    transformers loads experts stacked, so it gets these numbers instead, and the logits stay.
+    """
+    source = gpt_oss()
+    logits, weights = loaded(source.save(tmp_path / "source"))
+    report = repack_checkpoint(tmp_path / "source", tmp_path / "converted", scheme=scheme)
+    of_experts = [name for name in report.verdicts if ".experts." in name and name.endswith(".weight")]
+    assert len(of_experts) == 24
+    assert {report.verdicts[name].outcome for name in of_experts} == {Outcome.EXACT}
+    theirs = decompressed(tmp_path / "converted")
+    ours = tensors(dequantize(tmp_path / "converted", tmp_path / "plain"))
+    assert theirs.keys() == ours.keys()
+    for name, tensor in theirs.items():
+        assert same(tensor, ours[name]), name
+    found_logits, found = loaded(unquantized(source, with_stacked_experts(theirs)).save(tmp_path / "numbers"))
+    assert same(found_logits, logits)
+    assert found.keys() == weights.keys()
+    assert all(same(tensor, found[name]) for name, tensor in weights.items())
+    elements = sum(theirs[name].numel() for name in of_experts)
+    record(systems.COMPRESSED_TENSORS, [checkpoint(scheme, "dequantize", CPU)], elements)
 
 
 @pytest.mark.parametrize("scheme", ["NVFP4A16", "FP8_BLOCK", "W8A8"])

@@ -19,6 +19,7 @@ from requant.checkpoint.storage.location import open_store
 from requant.checkpoint.verify.verification import verify
 from tests.interop.checkpoint import llm_compressor
 from tests.interop.checkpoint.conversion import CPU, convert, dequantize
+from tests.interop.checkpoint.decompression import tensors
 from tests.interop.checkpoint.schemes import PRESETS, theirs
 from tests.interop.checkpoint.source_model import (
     DTYPES,
@@ -29,7 +30,7 @@ from tests.interop.checkpoint.source_model import (
     with_dtypes_in_turn,
 )
 from tests.interop.checkpoint.test_llm_compressor import assert_same_directories, files
-from tests.interop.checkpoint.test_transformers import loaded, same, tensors
+from tests.interop.checkpoint.test_transformers import loaded, same
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record
 from tests.interop.conformance.subject import checkpoint

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from tests.interop.checkpoint import llm_compressor
 from tests.interop.checkpoint.conversion import dequantize, quantize
+from tests.interop.checkpoint.decompression import tensors
 from tests.interop.checkpoint.schemes import OPTIONS, PRESETS, theirs
 from tests.interop.checkpoint.source_model import DTYPES, LLAMA, llama
 
@@ -36,11 +36,6 @@ def loaded(folder: Path) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
 
 def same(first: torch.Tensor, second: torch.Tensor) -> bool:
     return first.dtype == second.dtype and bool(torch.equal(first.view(torch.uint8), second.view(torch.uint8)))
-
-
-def tensors(folder: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors of all files."""
-    return {name: tensor for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -67,11 +67,13 @@ LITERT_SOURCE = _compiled("LiteRT, compiled from TensorFlow's source", "tensorfl
 LLAMA_CPP = System("llama.cpp", _llama_cpp)
 LLM_COMPRESSOR = installed("LLM Compressor", "llmcompressor")
 ML_DTYPES = installed("ml_dtypes", "ml_dtypes")
+MODEL_OPTIMIZER = installed("Model Optimizer", "nvidia-modelopt")
 ONEDNN = System("oneDNN", _onednn)
 ONNX_REFERENCE = installed("ONNX ReferenceEvaluator", "onnx")
 ONNXRUNTIME = installed("onnxruntime", "onnxruntime")
 QNNPACK = _compiled("QNNPACK, compiled from PyTorch's source", "pytorch")
 """XNNPACK's requantizations precise and q31, called rndna and gemmlowp later, come from it."""
+QUARK = installed("Quark", "amd-quark")
 STABLEHLO = installed("StableHLO", "jaxlib")
 """The interpreter and the passes."""
 TENSORFLOW = installed("TensorFlow", "tensorflow-cpu")

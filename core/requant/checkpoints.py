@@ -183,7 +183,7 @@ def conversion_request(
         not_finite=entry_named(_NOT_FINITE, not_finite, "policy for non-finite weights"),
         dtype=dtype,
         repack=repack,
-        certify=certify or repack is not Repack.NO,
+        certify=certify,
         input_scales=() if input_scales is None else scales_from(input_scales, OF_INPUTS),
         kv_scales=() if kv_scales is None else scales_from(kv_scales, OF_KV_CACHE),
     )

@@ -60,7 +60,8 @@ class Request:
     `dtype`: of dequantized weights, BF16, F16 or F32, also of those that are then quantized (None: what the source's
     config.json says, else BF16); with `repack`, of scales (None: that of the source's scales).
     `repack`: with a direction of DEQUANTIZE, whether the numbers may be rounded to `dtype`.
-    `certify`: whether the numbers of both sides are compared, and the manifest says what became of each tensor.
+    `certify`: whether the numbers of both sides are compared, and the manifest says what became of each tensor; always
+    with `repack`.
     `input_scales`, `kv_scales`: scales of activations that were found with data, as `requant.checkpoint.given_scales`
     names them; of an input also by the module's name alone. The request of a plan has the names of tensors.
     """
@@ -75,6 +76,10 @@ class Request:
     certify: bool = False
     input_scales: Scales = ()
     kv_scales: Scales = ()
+
+    def __post_init__(self) -> None:
+        if self.repack is not Repack.NO:
+            object.__setattr__(self, "certify", True)
 
     @property
     def targets(self) -> tuple[str, ...]:

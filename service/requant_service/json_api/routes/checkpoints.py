@@ -173,7 +173,7 @@ def _call(body: CheckpointRequest) -> CheckpointCall:
             not_finite=body.not_finite,
             dtype=body.dtype if "dtype" in sent else None,
             repack=body.repack,
-            certify=body.certify or repacks,
+            certify=body.certify,
         ),
         input_scales=body.input_scales if "input_scales" in sent else None,
         kv_scales=body.kv_scales if "kv_scales" in sent else None,

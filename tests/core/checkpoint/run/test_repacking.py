@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from requant.checkpoint.plan.model import Repack
+from requant.checkpoint.plan.model import Direction, Repack, Request, SchemeFor
 from requant.checkpoint.run.verdicts import Outcome, Verdict
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.verify.attestation import statement_of
@@ -194,6 +195,13 @@ def test_a_certificate_is_derived_again(tmp_path: Path) -> None:
     (source / "tokenizer.json").write_text(before + " ")
     faults = verify(LocalStore(out), LocalStore(source)).faults
     assert any("'tokenizer.json' is not that of the certificate" in fault.detail for fault in faults)
+
+
+@pytest.mark.parametrize("repack", [Repack.EXACT, Repack.ROUNDED])
+def test_a_repack_is_certified_however_it_is_requested(repack: Repack) -> None:
+    request = Request(Direction.QUANTIZE, (SchemeFor("NVFP4A16"),), "", repack=repack, certify=False)
+    assert request.certify
+    assert not replace(request, repack=Repack.NO, certify=False).certify
 
 
 def test_a_changed_verdict_is_a_fault(tmp_path: Path) -> None:

@@ -8,14 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from requant.checkpoint.gguf.tensor_types import FLOATS, GGML_VERSION
 from requant.checkpoint.plan.dequantization import (
     SourceTensor,
     dequantization_tasks,
     dequantized_tensors,
     stored_tensors,
 )
-from requant.checkpoint.plan.gguf_source import dtype_of_gguf, gguf_tensors
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Plan, QuantizeStep, Repack, Request, Task
 from requant.checkpoint.plan.model_files import (
     check_file_names,
@@ -232,6 +230,10 @@ def content_of(source: Source, request: Request) -> Content:
 
 
 def _gguf_content(source: Source, request: Request) -> Content:
+    # As in `requant.checkpoint.plan.source`.
+    from requant.checkpoint.gguf.tensor_types import FLOATS, GGML_VERSION
+    from requant.checkpoint.plan.gguf_source import dtype_of_gguf, gguf_tensors
+
     assert source.gguf is not None
     _check_dtype(request)
     types = sorted({info.type.name for info in source.gguf.header.tensors})

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from requant.checkpoint.gguf.header import GgufHeader
-from requant.checkpoint.gguf.header import read_header as read_gguf_header
 from requant.checkpoint.gguf.model_store import GgufModel
 from requant.checkpoint.plan.refusals import Refusals, parameter_of
 from requant.checkpoint.quantization_config import model_optimizer
@@ -30,6 +28,9 @@ from requant.checkpoint.storage.store import Store, StoredFile
 from requant.checkpoint.weights.nf4 import STATE, read_state
 from requant.errors import CheckpointError, SafetensorsError, excerpt
 from requant.errors.cancellation import check_cancelled, checked
+
+if TYPE_CHECKING:
+    from requant.checkpoint.gguf.header import GgufHeader
 
 _SHAPE = "weight_shape"
 _MAX_STATE_BYTES = 4096
@@ -174,6 +175,9 @@ def read_source(store: Store, reserve: Reserve = unlimited) -> Source:
 
 
 def _read_gguf(store: GgufModel, reserve: Reserve) -> Source:
+    # The types of GGUF, with their tables and searches, take a twentieth of a start to import.
+    from requant.checkpoint.gguf.header import read_header as read_gguf_header
+
     like = {file.name: file for file in store.like.files()}
     config = read_config(store.like, like, reserve)
     reserve(BYTES_PER_TENSOR * min(store.file.size, _LARGEST_GGUF_HEADER) // _BYTES_OF_GGUF_TENSOR)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import numba
@@ -90,18 +91,23 @@ def inlined(function: Function) -> Function:
 class Kernel:
     """A function with its fixed signatures. Calling it is calling the compiled code."""
 
-    def __init__(self, function: Callable[..., Any], signatures: Sequence[Signature]) -> None:
+    def __init__(self, function: Callable[..., Any], bindings: Sequence[Binding]) -> None:
         self._function = function
-        self._signatures = signatures
-        self._reset()
-        _registry.append(self)
-
-    def _reset(self) -> None:
-        dispatcher: Any = numba.njit(nogil=True, error_model="numpy", fastmath=False)(self._function)
-        dispatcher._cache = MachineCodeCache(self._function)
-        self._dispatcher = dispatcher
+        self._bindings = bindings
         self._call: Any = self._compile_and_call
         self._ready = False
+        _registry.append(self)
+
+    # Most processes import many kernels and call a few: what numba wants is made for those.
+    @cached_property
+    def _signatures(self) -> Sequence[Signature]:
+        return [signature_of(self._function, each) for each in self._bindings]
+
+    @cached_property
+    def _dispatcher(self) -> Any:
+        dispatcher: Any = numba.njit(nogil=True, error_model="numpy", fastmath=False)(self._function)
+        dispatcher._cache = MachineCodeCache(self._function)
+        return dispatcher
 
     @property
     def name(self) -> str:
@@ -153,7 +159,8 @@ class Kernel:
     def recompile(self) -> int:
         """Compile every signature anew, whatever there was before. Return how many there are."""
         with _lock:
-            self._reset()
+            self.__dict__.pop("_dispatcher", None)
+            self._call, self._ready = self._compile_and_call, False
         return self.compile()
 
     def _make_ready(self) -> None:
@@ -180,7 +187,7 @@ def kernel(*bindings: Binding) -> Callable[[Callable[..., Any]], Kernel]:
 
     With type variables among them, it is compiled once for each binding.
     """
-    return lambda function: Kernel(function, [signature_of(function, each) for each in bindings or ({},)])
+    return lambda function: Kernel(function, bindings or ({},))
 
 
 def all_kernels() -> Sequence[Kernel]:

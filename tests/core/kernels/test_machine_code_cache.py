@@ -104,48 +104,6 @@ def test_the_compiler_is_not_made_ready_for_what_the_cache_has(tmp_path: Path) -
     assert [_run(program)[-1] for _ in range(2)] == ["True", "False"]
 
 
-_ALLOCATES = """
-from __future__ import annotations
-
-import sys
-import numpy as np
-from numba.core.runtime.nrt import rtsys
-from requant.kernels.jit.jit import kernel
-from requant.kernels.jit.signature import I32, In, Out
-
-def sums(number):
-    @kernel()
-    def summed(source: In[I32], target: Out[I32]) -> None:
-        copied = source.copy()
-        copies = [copied, copied[1:].copy()]
-        target[0] = copies[0].sum() + number
-        target[1] = copies[1].size
-    return summed
-
-for number in range(int(sys.argv[1])):
-    target = np.zeros(2, np.int32)
-    summed = sums(number)
-    for _ in range(100):
-        summed(np.arange(5, dtype=np.int32), target)
-    print(target.tolist(), rtsys._init)
-"""
-
-
-def test_machine_code_from_the_cache_needs_no_part_of_the_runtime_that_is_compiled(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(_ALLOCATES)
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-
-    def lines(kernels: int) -> list[str]:
-        command = [sys.executable, str(program), str(kernels)]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
-
-    assert lines(1) == ["[10, 4] True"]
-    # The second one is compiled beside it.
-    assert lines(2) == ["[10, 4] False", "[11, 4] True"]
-    assert lines(2) == ["[10, 4] False", "[11, 4] False"]
-
-
 @pytest.mark.exhaustive
 def test_processes_share_a_directory(tmp_path: Path) -> None:
     program = tmp_path / "program.py"

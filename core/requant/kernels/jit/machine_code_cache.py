@@ -33,7 +33,7 @@ from numba import types
 from numba.core import config
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
-from numba.core.runtime import _nrt_python  # type: ignore[attr-defined]  # in C
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
 from requant.kernels.jit import baked
@@ -87,7 +87,9 @@ class MachineCodeCache(_Cache):
         """Return the compiled function of a signature, or None if no file has it."""
         if not MachineCodeCache.reads:
             return None
-        _add_symbols()
+        # The symbols that machine code refers to. The compiler's own registries take a tenth of a second more to fill,
+        # and numba does that when there is something to compile.
+        rtsys.initialize(target_context)
         key, name = self._key_and_name(sig, target_context.codegen())
         for directory in _directories():
             if directory is None:
@@ -251,17 +253,6 @@ def _rebuilt(target_context: Any, content: bytes) -> Any:
         return CompileResult._rebuild(target_context, *pickle.loads(content))  # type: ignore[no-untyped-call]
     except Exception as error:
         raise RefusedFileError(f"it cannot be loaded ({type(error).__name__})") from error
-
-
-@cache
-def _add_symbols() -> None:
-    """Name the functions in C that machine code calls.
-
-    Those that numba compiles for every process are in the machine code itself, as its linker has put them there. It
-    compiles them, and fills its registries, when there is something to compile.
-    """
-    for name, address in _nrt_python.c_helpers.items():
-        binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
 def _symbols_alone(bitcode: bytes) -> bytes:

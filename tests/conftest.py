@@ -59,6 +59,10 @@ TIMED = {
 }
 
 
+WORKERS = os.environ.get("SERVICE_WORKERS", "1")
+"""How many worker processes the tests' services have."""
+
+
 @dataclass(frozen=True)
 class Server:
     """A running service."""
@@ -106,7 +110,7 @@ def started(log: Path, *arguments: str, probes: str | None = None) -> Iterator[t
     with log.open("wb") as output:
         # Clients that are installed apart have not what the service needs; another interpreter serves them.
         python = os.environ.get("SERVER_PYTHON", sys.executable)
-        command = [python, "-m", "requant", "serve", "--port", str(port), *arguments]
+        command = [python, "-m", "requant", "serve", "--port", str(port), "--workers", WORKERS, *arguments]
         with subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT) as process:
             running = Server(port, "https" if "--tls-key" in arguments else "http")
             try:

@@ -37,6 +37,7 @@ from requant_service.reference import routes as reference
 from requant_service.runtime.runtime import Runtime
 from requant_service.runtime.runtime import lifespan as runtime_lifespan
 from requant_service.runtime.settings import Settings
+from requant_service.runtime.shared_numbers import SharedNumbers
 
 
 class _RoutedStarlette(Starlette):
@@ -53,7 +54,7 @@ class _RoutedStarlette(Starlette):
 class Application(_RoutedStarlette):
     """The service as an ASGI application. Its threads and kernels come to life with its lifespan."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, numbers: SharedNumbers | None = None) -> None:
         topics = [vectors, described, tosa, operators]
         topics += [npy, forms, oip]
         routers = [described.router_of_conversions, *(topic.router for topic in topics), oip.shared_memory_router]
@@ -65,7 +66,7 @@ class Application(_RoutedStarlette):
         routers += [topic.router for topic in topics]
         routers += [meta.metrics_router] if settings.metrics and settings.metrics_port is None else []
         routes = starlette_routes(routers)
-        running = Runtime(settings)
+        running = Runtime(settings, numbers)
         super().__init__(
             middleware=_middleware(running, {route.path for route in routes if not route.param_convertors})
         )
@@ -122,7 +123,7 @@ def _middleware(running: Runtime, paths: set[str]) -> list[Middleware]:
     if settings.telemetry:
         from requant_service.middleware.tracing import Tracing, tracer_to_collector
 
-        layers.append(Middleware(Tracing, tracer_to_collector(), paths))
+        layers.append(Middleware(Tracing, tracer_to_collector, paths))
     layers.append(Middleware(Instrumentation, running.metrics, paths, log=settings.access_log))
     layers.append(Middleware(CrossSiteProtection, settings.cors_origins, allowed_hosts(settings)))
     if settings.cors_origins:
@@ -134,6 +135,6 @@ def _middleware(running: Runtime, paths: set[str]) -> list[Middleware]:
     return layers
 
 
-def create_app(settings: Settings) -> Application:
-    """Return the application."""
-    return Application(settings)
+def create_app(settings: Settings, numbers: SharedNumbers | None = None) -> Application:
+    """Return the application. `numbers`: what it shares with the other worker processes of the service."""
+    return Application(settings, numbers)

@@ -10,16 +10,30 @@ then stays for good, so the garbage collector, which would go through it many ti
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from requant_service.runtime.cgroup import available_cpus
 from requant_service.runtime.process_exit import PREPARING_THREAD, Deadline, end_process, kernels_are_being_prepared
+
+if TYPE_CHECKING:
+    import socket
+
+    import uvicorn
+
+    from requant_service.app import Application
+    from requant_service.runtime.runtime import Runtime
+    from requant_service.server.servers import MonitoringServer
+    from requant_service.server.worker_channel import WorkerChannel
+
+Server = TypeVar("Server")
 
 # How long connections without a request stay open after the drain.
 _LAST_SECONDS = 1.0
@@ -38,8 +52,16 @@ def _load_kernels() -> None:
         start_compilation(available_cpus())
 
 
+def _load_cached_kernels() -> None:
+    """Load what workers share. What is missing one of them compiles."""
+    from requant.kernels.jit.warmup import load_kernels
+
+    with suppress(Exception):
+        load_kernels().share()
+
+
 def main(arguments: Sequence[str] | None = None, program: str = "requant serve") -> None:
-    """Serve. One process: more CPUs are threads here, more machines are replicas.
+    """Serve, with one process or, by the setting `workers`, with several.
 
     `arguments`: settings as flags, by default those of the process. `program`: what messages call this command.
     """
@@ -80,27 +102,47 @@ def _serve(arguments: Sequence[str], program: str) -> None:
         read_environment()
     except CacheDirectoryError as error:
         sys.exit(str(error))
+    workers = settings.workers
+    if workers > 1 and sys.platform != "linux":
+        logging.getLogger("uvicorn.error").warning("Worker processes need Linux: there is one.")
+        workers = 1
     # Imports numba, which reads its environment once.
-    threading.Thread(target=_load_kernels, name=PREPARING_THREAD, daemon=True).start()
+    kernels = threading.Thread(
+        target=_load_kernels if workers == 1 else _load_cached_kernels, name=PREPARING_THREAD, daemon=True
+    )
+    kernels.start()
 
+    from requant_service.app import create_app
+    from requant_service.runtime.shared_numbers import SharedNumbers
+    from requant_service.server.malloc import keep_memory
+
+    keep_memory()
+    try:
+        app = create_app(settings, SharedNumbers(workers))
+    except SettingError as error:
+        _refuse(f"{given_name(error.setting, arguments)}: {error}")
+    if workers == 1:
+        _serve_alone(app)
+    else:
+        # No thread may be there when workers are forked.
+        kernels.join()
+        _supervise(app)
+
+
+def _server(app: Application, make: Callable[[uvicorn.Config, Runtime, MonitoringServer | None], Server]) -> Server:
+    """Return the server of the application, with that of the metrics port if there is one."""
     import uvicorn
 
-    from requant_service.app import MonitoringApplication, create_app
+    from requant_service.app import MonitoringApplication
     from requant_service.server.http1_protocol import http_protocol
-    from requant_service.server.malloc import keep_memory
-    from requant_service.server.servers import DrainingServer, MonitoringServer
+    from requant_service.server.servers import MonitoringServer
     from requant_service.server.timeouts import RequestLimits
 
+    running = app.state.runtime
+    settings, certificate = running.settings, running.certificate
     limits = RequestLimits(
         settings.max_head_bytes, settings.max_header_fields, settings.head_seconds, settings.body_seconds
     )
-    keep_memory()
-    try:
-        app = create_app(settings)
-    except SettingError as error:
-        _refuse(f"{given_name(error.setting, arguments)}: {error}")
-    running = app.state.runtime
-    certificate = running.certificate
     options: dict[str, Any] = {
         "loop": "uvloop",
         "ws": "none",
@@ -113,28 +155,61 @@ def _serve(arguments: Sequence[str], program: str) -> None:
     }
     monitoring = None
     if settings.metrics_port is not None:
-        monitoring = MonitoringServer(MonitoringApplication(running), settings.host, settings.metrics_port, **options)
-    server = DrainingServer(
-        uvicorn.Config(
-            app,
-            host=settings.host,
-            port=settings.port,
-            uds=None if settings.uds is None else os.fspath(settings.uds),
-            ssl_context_factory=None if certificate is None else lambda *_: certificate.context,
-            http=http_protocol(limits, min(settings.drain_seconds, _LAST_SECONDS), running.memory_budget),
-            timeout_graceful_shutdown=settings.shutdown_seconds,
-            **options,
-        ),
-        running,
-        Deadline().end_within,
-        monitoring,
+        monitoring = MonitoringServer(MonitoringApplication(running), running, settings.metrics_port, **options)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        uds=None if settings.uds is None else os.fspath(settings.uds),
+        ssl_context_factory=None if certificate is None else lambda *_: certificate.context,
+        http=http_protocol(limits, min(settings.drain_seconds, _LAST_SECONDS), running.memory_budget),
+        timeout_graceful_shutdown=settings.shutdown_seconds,
+        **options,
     )
+    return make(config, running, monitoring)
+
+
+def _serve_alone(app: Application) -> None:
+    """Serve with this process."""
+    from requant_service.server.servers import DrainingServer
+
+    server = _server(app, partial(DrainingServer, end_within=Deadline().end_within))
     for each in _STOPPING:
         # uvicorn raises the signal that ended it again: a stop that was asked for is no failure.
         signal.signal(each, lambda *_: sys.exit(0))
     server.run()
     if not server.started:
         sys.exit(_NOT_STARTED)
+
+
+def _supervise(app: Application) -> None:
+    """Serve with worker processes."""
+    from requant_service.runtime.listening import CannotListenError
+    from requant_service.runtime.logs import JsonLines
+    from requant_service.runtime.shared_memory.registry import RegistryClient
+    from requant_service.server.supervisor import Supervisor, bound_ports
+    from requant_service.server.worker import WorkerServer
+
+    running = app.state.runtime
+    server = _server(app, WorkerServer)
+    try:
+        ports = bound_ports(server)
+    except CannotListenError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(_NOT_STARTED)
+
+    def work(channel: WorkerChannel, questions: socket.socket) -> None:
+        JsonLines.worker = running.numbers.index
+        if running.shared_memory is not None:
+            running.shared_memory.registry = RegistryClient(questions, running.numbers)
+        server.take_from(channel)
+        server.run()
+        if not server.started:
+            sys.exit(_NOT_STARTED)
+
+    code = Supervisor(running, ports, work).run()
+    server.unlink()
+    end_process(code)
 
 
 if __name__ == "__main__":

@@ -16,14 +16,14 @@ from requant.errors import SelfTestError
 from requant.kernels.jit.cache_directory import CacheDirectoryError
 from requant.kernels.jit.compilation import Compilation
 from requant.kernels.jit.jit import NotCompiledError, without_waiting
-from requant.kernels.jit.warmup import recompile_kernels, start_compilation
+from requant.kernels.jit.warmup import load_kernels, recompile_kernels, start_compilation
 from requant.self_test.known_calls import KNOWN_CALLS
 from requant.self_test.known_conversions import KNOWN_ANSWERS
 from requant.self_test.known_gguf import KNOWN_GGUF
 from requant.self_test.known_sums import KNOWN_SUMS
 from requant.self_test.known_weights import KNOWN_SCALES, KNOWN_WEIGHT_LAYOUTS, KNOWN_WEIGHTS
 
-__all__ = ["CacheDirectoryError", "Compilation", "prepare_kernels", "run_self_test"]
+__all__ = ["CacheDirectoryError", "Compilation", "load_kernels", "loading_kernels", "prepare_kernels", "run_self_test"]
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +97,21 @@ def prepare_kernels(
         count = recompile_kernels()
         run_self_test()
         return count
+
+
+def loading_kernels() -> Iterator[int]:
+    """Load every kernel from the cache and check the known answers, in steps. Yield 0 after each; in the end, how many.
+
+    The last is 0 if some are not in the cache. Raise SelfTestError if an answer is wrong.
+    """
+    compilation = load_kernels()
+    for _ in compilation.load():
+        yield 0
+    if compilation.complete:
+        for check in _checks():
+            check.run()
+            yield 0
+        yield compilation.finish()
 
 
 def _run_what_is_compiled() -> Iterator[_Check]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from requant_service.http2.connection import MAX_STREAMS, ConnectionLimits, Http2Connection
 from requant_service.http2.frames import Fields
@@ -19,34 +20,52 @@ _TICK_SECONDS = 0.5
 
 
 class Http2Listener:
-    """Listens on a port.
+    """Listens on sockets that are bound, or serves connections that were accepted elsewhere.
 
-    Of more than `MAX_CONNECTIONS` the oldest is closed of those without a stream that counts (`Stream.is_wanted`); if
-    all have one, the new connection is. Connections share the streams: the more there are, the fewer each may have.
+    `connections`: where those that are open are kept. Of more than `MAX_CONNECTIONS` the oldest is closed of those
+    without a stream that counts (`Stream.is_wanted`); if all have one, the new connection is. Connections share the
+    streams: the more there are, the fewer each may have.
     """
 
-    def __init__(self, limits: ConnectionLimits, open_stream: Callable[[Http2Connection, int, Fields], Stream]) -> None:
-        self.connections: set[Http2Connection] = set()
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        open_stream: Callable[[Http2Connection, int, Fields], Stream],
+        tls: ssl.SSLContext | None,
+        connections: set[Http2Connection],
+    ) -> None:
+        self.connections = connections
         self._limits = limits
         self._open_stream = open_stream
-        self._server: asyncio.Server | None = None
+        self._tls = tls
+        self._handshake_seconds = None if tls is None else limits.head_seconds
+        self._servers: list[asyncio.Server] = []
         self._loop = asyncio.get_running_loop()
         self._ticker: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         # Half of the files that the process may open: the rest is for HTTP.
         self._max_connections = min(MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
 
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
-        """Begin. Raise OSError if the port cannot be used."""
-        self._server = await self._loop.create_server(
-            self._connect,
-            host,
-            port,
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else self._limits.head_seconds,
-            backlog=2048,
-        )
         self._tick()
+
+    async def listen(self, sockets: Iterable[socket.socket], backlog: int) -> None:
+        """Accept connections."""
+        for each in sockets:
+            self._servers.append(
+                await self._loop.create_server(
+                    self._connect,
+                    sock=each,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=self._handshake_seconds,
+                    backlog=backlog,
+                )
+            )
+
+    async def serve_accepted(self, connection: socket.socket) -> None:
+        """Serve a connection that was accepted elsewhere. Return when its TLS handshake has ended, if it has one."""
+        await self._loop.connect_accepted_socket(
+            self._connect, connection, ssl=self._tls, ssl_handshake_timeout=self._handshake_seconds
+        )
 
     def _connect(self) -> Http2Connection:
         return Http2Connection(self._limits, self._open_stream, self._max_streams, self._made, self._lost)
@@ -73,8 +92,8 @@ class Http2Listener:
 
     async def stop(self, seconds: float) -> None:
         """Take no more connections and no more streams; give those that are open `seconds` to end."""
-        assert self._server is not None
-        self._server.close()
+        for server in self._servers:
+            server.close()
         for connection in list(self.connections):
             connection.go_away("the service is stopping")
         if self.connections:

@@ -73,7 +73,7 @@ def _versions() -> dict[str, str]:
 async def healthz(request: Request) -> Response:
     """Readiness: 200 if the service accepts work, 503 if not."""
     running = runtime(request)
-    status = running.status
+    status = running.health
     health = Health(status=status)
     if running.compilation is not None and status is HealthStatus.COMPILING:
         compiled, total, left = running.compilation.progress()
@@ -133,4 +133,4 @@ async def get_problem(request: Request, code: str) -> Response:
 @metrics_router.get("/metrics")
 async def metrics(request: Request) -> Response:
     """All metrics, in Prometheus' text format."""
-    return Response(runtime(request).metrics.text(), media_type=CONTENT_TYPE)
+    return Response(await runtime(request).metrics_text(), media_type=CONTENT_TYPE)

@@ -6,7 +6,7 @@ packages are the extra `telemetry`; nothing here is imported unless the setting 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
@@ -35,13 +35,15 @@ def tracer_to_collector() -> Tracer:
 class Tracing:
     """Pure ASGI middleware. `fixed` are the paths of the routes that have no parameters. Probes have no spans.
 
+    `tracer` is made here: its thread would not survive a fork, and middleware is made in the process that serves.
+
     A span has the route, the status, the id of the request, and the seconds of `Server-Timing`; nothing of the
     request's path, query, body or other headers.
     """
 
-    def __init__(self, app: ASGIApp, tracer: Tracer, fixed: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, tracer: Callable[[], Tracer], fixed: Collection[str]) -> None:
         self.app = app
-        self._tracer = tracer
+        self._tracer = tracer()
         self._fixed = frozenset(fixed)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -22,7 +22,8 @@ from requant_service.oip.models.model import Model
 from requant_service.oip.models.registry import MODELS, model_named
 from requant_service.oip.shared_memory import registered_regions, without_cuda
 from requant_service.runtime.runtime import require_open, runtime
-from requant_service.runtime.shared_memory.regions import RegionStatus, SharedMemory
+from requant_service.runtime.shared_memory.regions import SharedMemory
+from requant_service.runtime.shared_memory.registry import RegionStatus
 
 router = APIRouter(prefix="/v2", tags=["oip"])
 
@@ -89,7 +90,7 @@ async def list_models(request: Request) -> Response:
 )
 async def index_models(request: Request) -> Response:
     """Repository index: every version of every model, and its state."""
-    return json_list_response(metadata.repository_index(runtime(request).status))
+    return json_list_response(metadata.repository_index(runtime(request).health))
 
 
 @router.get(

@@ -26,6 +26,7 @@ from requant.errors import DeadlineError, LimitError, OverloadedError, Unavailab
 from requant.errors.cancellation import cancellation_check
 from requant_service.runtime.memory_budget import MemoryBudget, Reservation
 from requant_service.runtime.request_context import RequestContext, current_request
+from requant_service.runtime.shared_numbers import Shared, SharedNumbers
 
 Result = TypeVar("Result")
 
@@ -193,7 +194,7 @@ class PlanMemory:
             )
         if self._jobs.bytes_of_plans + byte_count > self._share or not self._reservation.try_grow(byte_count):
             raise OverloadedError("the memory for plans is in use by those of other checkpoints")
-        self._jobs.bytes_of_plans += byte_count
+        self._jobs.numbers.add(Shared.PLAN_BYTES, byte_count)
 
     def give_back(self) -> None:
         """Give back all that is held. Called in any thread."""
@@ -202,20 +203,22 @@ class PlanMemory:
             self._loop.call_soon_threadsafe(self._shrink)
 
     def _shrink(self) -> None:
-        self._jobs.bytes_of_plans -= self._reservation.held
+        self._jobs.numbers.add(Shared.PLAN_BYTES, -self._reservation.held)
         self._reservation.shrink(self._reservation.held)
 
 
 class CheckpointJobs:
-    """`max_jobs`: how many jobs run at a time, `threads`: of each, `closing`: set when the service ends.
+    """`max_jobs`: how many jobs run at a time in all workers, whose `numbers` these are; `threads`: of each job.
 
-    Raises ParameterError for a root that cannot be one.
+    `closing`: set when the service ends. Raises ParameterError for a root that cannot be one.
     """
 
-    def __init__(self, roots: list[str], max_jobs: int, threads: int, closing: asyncio.Event) -> None:
+    def __init__(
+        self, roots: list[str], max_jobs: int, threads: int, closing: asyncio.Event, numbers: SharedNumbers
+    ) -> None:
         self.roots = Roots(roots)
         self.threads = threads
-        self.bytes_of_plans = 0
+        self.numbers = numbers
         self._max_jobs = max_jobs
         self._running: dict[str, ConversionJob] = {}
         self._preparing: Counter[str] = Counter()
@@ -225,8 +228,13 @@ class CheckpointJobs:
 
     @property
     def running(self) -> int:
-        """The number of jobs that run."""
+        """The number of jobs that run in this process."""
         return len(self._running)
+
+    @property
+    def bytes_of_plans(self) -> int:
+        """The memory that plans hold, in all workers."""
+        return self.numbers.total(Shared.PLAN_BYTES)
 
     def job(self, destination: str) -> ConversionJob | None:
         """Return the job that runs here for a destination."""
@@ -235,18 +243,25 @@ class CheckpointJobs:
     @contextmanager
     def place_for(self, destination: str) -> Iterator[None]:
         """Hold the place of a destination's job while it is prepared and started. Raises OverloadedError."""
-        with self._lock:
-            if len({*self._running, *self._preparing, destination}) > self._max_jobs:
+        with self._lock, self.numbers.lock():
+            others = self.numbers.total(Shared.CHECKPOINT_JOBS) - self.numbers.own(Shared.CHECKPOINT_JOBS)
+            if others + len({*self._running, *self._preparing, destination}) > self._max_jobs:
                 raise OverloadedError(
                     f"{self._max_jobs} checkpoint jobs run here already (setting checkpoint_jobs); send the request "
                     "again when one has ended"
                 )
             self._preparing[destination] += 1
+            self._count()
         try:
             yield
         finally:
             with self._lock:
                 self._preparing -= Counter([destination])
+                self._count()
+
+    def _count(self) -> None:
+        """Tell the other workers how many places are taken here. Called with the lock."""
+        self.numbers.put(Shared.CHECKPOINT_JOBS, len({*self._running, *self._preparing}))
 
     def start(
         self, destination: str, job: ConversionJob, log: str, release: Callable[[], None] = lambda: None
@@ -260,6 +275,7 @@ class CheckpointJobs:
             release()
             with self._lock:
                 self._running.pop(destination, None)
+                self._count()
             error = ended.record.error
             _log.info("Checkpoint job %s: %s.", log, ended.record.state if error is None else error.detail)
 
@@ -274,6 +290,7 @@ class CheckpointJobs:
             # No more threads: the place is another job's.
             with self._lock:
                 self._running.pop(destination, None)
+                self._count()
             raise
         return job
 

@@ -1,7 +1,7 @@
-"""Comparisons of two rules that take longer than a request may, each in a thread of its own of this process.
+"""Comparisons of two rules that take longer than a request may, each in a thread of its own.
 
-Nothing of them is stored: they end with the process, and the last ones that have ended are remembered. The same request
-is the same job.
+Nothing of them is stored: they end with their process, and the last ones that have ended are remembered. The same
+request is the same job. Worker processes report theirs to each other, so any of them answers for all.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from dataclasses import dataclass, replace
 from typing import Any
 
 from requant.checkpoint.jobs import JobError, JobState
 from requant.errors import OverloadedError, RequantError, UnavailableError
 from requant.errors.cancellation import cancellation_check
 from requant.errors.progress import progress_report
+from requant_service.runtime.reports import Reports
+from requant_service.runtime.shared_numbers import Shared, SharedNumbers
 
 _REMEMBERED = 16
 """So many jobs that have ended are kept, with what they found."""
@@ -25,97 +28,141 @@ class _StoppedError(Exception):
     """The job is no longer wanted."""
 
 
-class ComparisonJob:
-    """One comparison: `inputs` of `total_inputs` are decided. `report`: what was found, once it is finished."""
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison as it is now: `inputs` of `total_inputs` are decided. `report`: what was found, once finished."""
 
-    def __init__(self, job_id: str, work: Callable[[], Mapping[str, Any]]) -> None:
-        self.job_id = job_id
-        self.state = JobState.RUNNING
-        self.inputs = 0
-        self.total_inputs = 0
-        self.report: Mapping[str, Any] | None = None
-        self.error: JobError | None = None
+    job_id: str
+    state: JobState
+    inputs: int = 0
+    total_inputs: int = 0
+    report: Mapping[str, Any] | None = None
+    error: JobError | None = None
+
+
+class _Job:
+    """A comparison that runs in this process. `is_cancelled`: asked between its steps. `ended`: called at the end."""
+
+    def __init__(
+        self,
+        job_id: str,
+        work: Callable[[], Mapping[str, Any]],
+        is_cancelled: Callable[[], bool],
+        ended: Callable[[], None],
+    ) -> None:
+        self.now = Comparison(job_id, JobState.RUNNING)
         self._work = work
-        self._stopped = threading.Event()
-        self._ending = JobState.CANCELLED
+        self._is_cancelled = is_cancelled
+        self._ended = ended
+        self._interrupted = threading.Event()
         self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name="comparison", daemon=True)
 
     def start(self) -> None:
         """Begin. Raise RuntimeError if there are no more threads."""
         self._thread.start()
 
-    def stop(self, state: JobState) -> None:
-        """End it soon, in that state, unless it has ended."""
-        self._ending = state
-        self._stopped.set()
+    def interrupt(self) -> None:
+        """End it soon."""
+        self._interrupted.set()
 
     def wait(self, seconds: float) -> None:
         """Wait for its thread."""
         self._thread.join(seconds)
 
     def _check(self) -> None:
-        if self._stopped.is_set():
+        if self._interrupted.is_set() or self._is_cancelled():
             raise _StoppedError
 
-    def _progress(self, done: int, total: int) -> None:
-        self.inputs, self.total_inputs = done, total
+    def _advanced(self, done: int, total: int) -> None:
+        self.now = replace(self.now, inputs=done, total_inputs=total)
 
     def _run(self) -> None:
         cancellation_check.set(self._check)
-        progress_report.set(self._progress)
+        progress_report.set(self._advanced)
+        state, report, error = JobState.FAILED, None, None
         try:
-            self.report = self._work()
-            self.state = JobState.FINISHED
+            report, state = self._work(), JobState.FINISHED
         except _StoppedError:
-            self.state = self._ending
-        except RequantError as error:
-            self.error, self.state = JobError(error.code, error.detail), JobState.FAILED
+            state = JobState.INTERRUPTED if self._interrupted.is_set() else JobState.CANCELLED
+        except RequantError as failure:
+            error = JobError(failure.code, failure.detail)
         except Exception:
-            self.error = JobError("internal", "the comparison failed; the log has more")
-            self.state = JobState.FAILED
+            error = JobError("internal", "the comparison failed; the log has more")
             raise
+        finally:
+            # Whoever sees that it has ended finds its place free.
+            self._ended()
+            self.now = replace(self.now, state=state, report=report, error=error)
 
 
 class ComparisonJobs:
-    """`max_jobs`: how many run at a time. `threads`: of each."""
+    """`max_jobs`: how many run at a time, in all workers. `threads`: of each."""
 
-    def __init__(self, max_jobs: int, threads: int) -> None:
+    def __init__(self, max_jobs: int, threads: int, numbers: SharedNumbers, reports: Reports) -> None:
         self.threads = threads
         self._max_jobs = max_jobs
-        self._jobs: OrderedDict[str, ComparisonJob] = OrderedDict()
+        self._numbers = numbers
+        self._reports = reports
+        self._jobs: OrderedDict[str, _Job] = OrderedDict()
         self._closed = False
         self._lock = threading.Lock()
 
     @property
     def running(self) -> int:
-        """The number of jobs that run."""
-        return sum(each.state is JobState.RUNNING for each in list(self._jobs.values()))
+        """The number of jobs that run in this process."""
+        return sum(each.now.state is JobState.RUNNING for each in list(self._jobs.values()))
 
-    def job(self, job_id: str) -> ComparisonJob | None:
-        """Return a job that is remembered."""
-        return self._jobs.get(job_id)
+    def comparisons(self) -> list[Comparison]:
+        """Return the jobs of this process."""
+        return [each.now for each in list(self._jobs.values())]
 
-    def start(self, job_id: str, work: Callable[[], Mapping[str, Any]]) -> ComparisonJob:
+    async def find(self, job_id: str) -> Comparison | None:
+        """Return a job that is remembered by this worker or another."""
+        here = self._jobs.get(job_id)
+        if here is not None:
+            return here.now
+        reported = [each for report in await self._reports.of_others() for each in report.comparisons]
+        return next((each for each in reported if each.job_id == job_id), None)
+
+    async def cancel(self, job_id: str) -> Comparison | None:
+        """End a job soon, in whichever worker it runs. Return what it is now; None: there is none."""
+        found = await self.find(job_id)
+        if found is not None and found.state is JobState.RUNNING:
+            self._numbers.put(Shared.CANCELLED_JOB, _number(job_id))
+        return found
+
+    async def start(self, job_id: str, work: Callable[[], Mapping[str, Any]]) -> Comparison:
         """Start a job, unless it runs or is finished. Raise OverloadedError where as many run as may."""
+        before = await self.find(job_id)
+        if before is not None and before.state in (JobState.RUNNING, JobState.FINISHED):
+            return before
         with self._lock:
-            before = self._jobs.get(job_id)
-            if before is not None and before.state in (JobState.RUNNING, JobState.FINISHED):
-                return before
             if self._closed:
                 raise UnavailableError("the service is shutting down")
-            if self.running >= self._max_jobs:
-                raise OverloadedError(
-                    f"{self._max_jobs} comparisons run here already (setting equivalence_jobs); send the request again "
-                    "when one has ended"
-                )
-            job = ComparisonJob(job_id, work)
-            job.start()
+            with self._numbers.lock():
+                if self._numbers.total(Shared.EQUIVALENCE_JOBS) >= self._max_jobs:
+                    raise OverloadedError(
+                        f"{self._max_jobs} comparisons run here already (setting equivalence_jobs); send the request "
+                        "again when one has ended"
+                    )
+                self._numbers.forget(Shared.CANCELLED_JOB, _number(job_id))
+                self._numbers.add(Shared.EQUIVALENCE_JOBS, 1)
+            job = _Job(job_id, work, lambda: _number(job_id) in self._numbers.all_of(Shared.CANCELLED_JOB), self._ended)
+            try:
+                job.start()
+            except RuntimeError:
+                self._numbers.add(Shared.EQUIVALENCE_JOBS, -1)
+                raise
             self._jobs[job_id] = job
             self._jobs.move_to_end(job_id)
-            ended = [name for name, each in self._jobs.items() if each.state is not JobState.RUNNING]
+            ended = [name for name, each in self._jobs.items() if each.now.state is not JobState.RUNNING]
             for name in ended[:-_REMEMBERED]:
                 del self._jobs[name]
-        return job
+        return job.now
+
+    def _ended(self) -> None:
+        with self._lock:
+            self._numbers.add(Shared.EQUIVALENCE_JOBS, -1)
 
     def close(self, seconds: float) -> None:
         """Stop all jobs."""
@@ -123,6 +170,11 @@ class ComparisonJobs:
             self._closed = True
             jobs = list(self._jobs.values())
         for job in jobs:
-            job.stop(JobState.INTERRUPTED)
+            job.interrupt()
         for job in jobs:
             job.wait(seconds)
+
+
+def _number(job_id: str) -> int:
+    """Return a number for a job, which is named by a digest. It is not 0."""
+    return int(job_id[:15], 16) | 1

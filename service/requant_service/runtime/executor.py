@@ -32,6 +32,7 @@ from typing import Any, TypeVar
 from requant.errors import OverloadedError
 from requant.errors.cancellation import cancellation_check
 from requant_service.runtime.request_context import RequestContext, current_request
+from requant_service.runtime.shared_numbers import Shared, SharedNumbers
 
 Result = TypeVar("Result")
 
@@ -59,20 +60,22 @@ _SWITCH_SECONDS = 0.5e-3
 
 
 class _Pool:
-    """Threads of one kind, and how many pieces of work wait for them or are under way."""
+    """Threads of one kind, and how many pieces of work wait for them or are under way, in all workers together."""
 
-    def __init__(self, name: str, threads: int, longest_queue: int) -> None:
+    def __init__(self, name: str, threads: int, longest_queue: int, numbers: SharedNumbers, present: Shared) -> None:
         self.executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self.waiting: ThreadPoolExecutor | None = None
         self._name = name
-        self._max_present = threads + longest_queue
-        self._present = 0
+        self._max_present = numbers.workers * threads + longest_queue
+        self._numbers = numbers
+        self._present = present
         self._lock = threading.Lock()
 
     def submit(self, context: RequestContext, run: Callable[[], Result]) -> Future[Result]:
         """Queue work. Raise OverloadedError if the queue is full, unless the request has had a place before."""
-        if self._present >= self._max_present and self._name not in context.queues:
-            raise OverloadedError(f"{self._present} requests wait for the threads of {self._name} already")
+        present = self._numbers.total(self._present)
+        if present >= self._max_present and self._name not in context.queues:
+            raise OverloadedError(f"{present} requests wait for the threads of {self._name} already")
         future = (self.waiting or self.executor).submit(copy_context().run, run)
         context.queues.add(self._name)
         self._count(1)
@@ -82,19 +85,28 @@ class _Pool:
 
     def _count(self, change: int) -> None:
         with self._lock:
-            self._present += change
+            self._numbers.add(self._present, change)
 
 
 class Executor:
     """The service's threads, and what decides whether work is done without them.
 
-    `seconds` of CPU are what they may spend on one request, `longest_queue` how many requests may wait for one kind.
+    `seconds` of CPU are what they may spend on one request, `longest_queue` how many requests may wait for one kind in
+    all workers, whose `numbers` these are.
     """
 
-    def __init__(self, threads: int, inline_bytes: int, seconds: float = inf, longest_queue: int = 256) -> None:
-        self._arrays = _Pool("arrays", threads, longest_queue)
-        self._texts = _Pool("texts", 1, longest_queue)
-        self._modules = _Pool("modules", 1, min(longest_queue, _MAX_MODULES))
+    def __init__(
+        self,
+        threads: int,
+        inline_bytes: int,
+        seconds: float = inf,
+        longest_queue: int = 256,
+        numbers: SharedNumbers | None = None,
+    ) -> None:
+        shared = SharedNumbers() if numbers is None else numbers
+        self._arrays = _Pool("arrays", threads, longest_queue, shared, Shared.QUEUED_ARRAYS)
+        self._texts = _Pool("texts", 1, longest_queue, shared, Shared.QUEUED_TEXTS)
+        self._modules = _Pool("modules", 1, min(longest_queue, _MAX_MODULES), shared, Shared.QUEUED_MODULES)
         self._pools = (self._arrays, self._texts, self._modules)
         self._threads = threads
         self._may_wait = False

@@ -12,7 +12,7 @@ import logging
 import warnings
 from datetime import UTC, datetime
 from traceback import format_tb
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 from requant_service.runtime.request_context import current_request
 
@@ -31,7 +31,9 @@ class Lines(logging.Formatter):
 
 
 class JsonLines(Lines):
-    """Formats a record as one line of JSON."""
+    """Formats a record as one line of JSON. `worker`: which worker process this is, if there are several."""
+
+    worker: ClassVar[int | None] = None
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, without its end."""
@@ -41,6 +43,8 @@ class JsonLines(Lines):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if self.worker is not None:
+            line["worker"] = self.worker
         if (context := current_request.get(None)) is not None:
             line["request_id"] = context.request_id
             if context.trace_id:

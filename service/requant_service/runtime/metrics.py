@@ -5,6 +5,8 @@ Routes are the templates of the OpenAPI document, never paths that were sent; me
 Counters and histograms are plain numbers, which Prometheus' own library writes when it is asked. That library's
 instruments take a lock for each number that they change, and look a label's values up each time: 25 us for one request.
 Here a change is an addition to a number in a dictionary. What several threads change is locked by whoever changes it.
+
+Each worker process counts for itself. Whoever is asked adds what the others report (`requant_service.runtime.reports`).
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ from __future__ import annotations
 import asyncio
 import platform
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import accumulate
+from operator import add
 from threading import Lock
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
@@ -29,31 +33,52 @@ from requant_service.runtime.request_context import current_request
 Labels = tuple[str, ...]
 
 
-class Counter(Collector):
+class _Instrument(Collector):
+    """Numbers of this process, and those that `others` have reported."""
+
+    def __init__(self, name: str, text: str, labels: Sequence[str] = ()) -> None:
+        self.name = name
+        self.text = text
+        self.labels = labels
+        self.others: Sequence[Any] = ()
+
+
+class Counter(_Instrument):
     """Numbers that only grow, one for each combination of the values of `labels`."""
 
     def __init__(self, name: str, text: str, labels: Sequence[str]) -> None:
-        self._described = name, text, labels
+        super().__init__(name, text, labels)
         self._values: dict[Labels, float] = {}
 
     def add(self, labels: Labels, amount: float = 1) -> None:
         """Add to the number of these values."""
         self._values[labels] = self._values.get(labels, 0) + amount
 
+    def report(self) -> list[Any]:
+        """Return all numbers, as JSON has them."""
+        return list(self._values.items())
+
+    def continue_from(self, report: list[Any]) -> None:
+        """Count on from what was reported."""
+        self._values = {tuple(labels): value for labels, value in report}
+
     def collect(self) -> Iterator[Metric]:
-        """Return the numbers as the library writes them."""
-        name, text, names = self._described
-        family = CounterMetricFamily(name, text, labels=names)
-        for labels, value in list(self._values.items()):
+        """Return the numbers of all processes as the library writes them."""
+        family = CounterMetricFamily(self.name, self.text, labels=self.labels)
+        values = dict(self._values)
+        for report in self.others:
+            for labels, value in report:
+                values[tuple(labels)] = values.get(tuple(labels), 0) + value
+        for labels, value in values.items():
             family.add_metric(labels, value)
         yield family
 
 
-class Histogram(Collector):
+class Histogram(_Instrument):
     """How many values were at most each of `bounds`, and the sum of all, for each combination of label values."""
 
     def __init__(self, name: str, text: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
-        self._described = name, text, labels
+        super().__init__(name, text, labels)
         self._bounds = bounds
         # The counts between the bounds, and above the last; then the sum.
         self._values: dict[Labels, list[float]] = {}
@@ -66,14 +91,48 @@ class Histogram(Collector):
         counts[bisect_left(self._bounds, value)] += 1
         counts[-1] += value
 
+    def report(self) -> list[Any]:
+        """Return all counts, as JSON has them."""
+        return list(self._values.items())
+
+    def continue_from(self, report: list[Any]) -> None:
+        """Count on from what was reported."""
+        self._values = {tuple(labels): list(counts) for labels, counts in report}
+
     def collect(self) -> Iterator[Metric]:
-        """Return the counts as the library writes them."""
-        name, text, names = self._described
-        family = HistogramMetricFamily(name, text, labels=names)
+        """Return the counts of all processes as the library writes them."""
+        family = HistogramMetricFamily(self.name, self.text, labels=self.labels)
         bounds = [*map(floatToGoString, self._bounds), "+Inf"]
-        for labels, (*counts, total) in list(self._values.items()):
+        values = dict(self._values)
+        for report in self.others:
+            for labels, counts in report:
+                known = values.get(tuple(labels))
+                values[tuple(labels)] = counts if known is None else list(map(add, known, counts))
+        for labels, (*counts, total) in values.items():
             family.add_metric(labels, list(zip(bounds, accumulate(counts), strict=True)), total)
         yield family
+
+
+class Watched(_Instrument):
+    """A number that is asked for whenever the metrics are read. `merged`: that of the service, from all processes'."""
+
+    def __init__(
+        self, name: str, text: str, value: Callable[[], float], merged: Callable[[Iterable[float]], float]
+    ) -> None:
+        super().__init__(name, text)
+        self._value = value
+        self._merged = merged
+
+    def report(self) -> float:
+        """Return the number."""
+        return self._value()
+
+    def continue_from(self, report: float) -> None:
+        """It is what it is now."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the number as the library writes it."""
+        yield GaugeMetricFamily(self.name, self.text, self._merged((self._value(), *self.others)))
 
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -88,6 +147,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
+        self._instruments: dict[str, Counter | Histogram | Watched] = {}
         self._requests = self._counter("requests", "Requests answered.", "route", "method", "code")
         self._request_seconds = self._histogram("request_seconds", "From a request's head to its reply's end.", "route")
         self._bytes = self._counter("bytes", "Bytes of bodies.", "direction", "route")
@@ -100,28 +160,53 @@ class Metrics:
             "work_seconds", "Time that a conversion took, without waiting.", "operation", "profile"
         )
         self._rejected = self._counter("admission_rejected", "Requests refused for want of memory.", "reason")
-        self._loop_lag = self._gauge("loop_lag_seconds", "How late the event loop was at its last appointment.")
+        self.loop_lag = 0.0
+        self.watch(
+            "loop_lag_seconds", "How late the event loop was at its last appointment.", lambda: self.loop_lag, max
+        )
         # What several threads count.
         self._lock = Lock()
-        build = self._gauge("build_info", "What is running.", "version", "numba", "machine")
+        build = Gauge(
+            "requant_build_info", "What is running.", ["version", "numba", "machine"], registry=self._registry
+        )
         build.labels(VERSION, version("numba"), platform.machine()).set(1)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         made = Counter(f"requant_{name}", text, labels)
-        self._registry.register(made)
+        self._add(made)
         return made
-
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"requant_{name}", text, labels, registry=self._registry)
 
     def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
         made = Histogram(f"requant_{name}", text, labels, _SECONDS)
-        self._registry.register(made)
+        self._add(made)
         return made
 
-    def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
-        """Add a gauge whose value is asked for whenever the metrics are read."""
-        self._gauge(name, text).set_function(value)
+    def watch(
+        self,
+        name: str,
+        text: str,
+        value: Callable[[], float],
+        merged: Callable[[Iterable[float]], float] = sum,
+    ) -> None:
+        """Add a gauge whose value is asked for whenever the metrics are read.
+
+        `merged`: its value for the service, from those of all worker processes.
+        """
+        self._add(Watched(f"requant_{name}", text, value, merged))
+
+    def _add(self, instrument: Counter | Histogram | Watched) -> None:
+        self._registry.register(instrument)
+        self._instruments[instrument.name] = instrument
+
+    def report(self) -> dict[str, Any]:
+        """Return all numbers of this process, as JSON has them."""
+        with self._lock:
+            return {name: each.report() for name, each in self._instruments.items()}
+
+    def continue_from(self, report: Mapping[str, Any]) -> None:
+        """Count on from what a process had reported in whose place this one is."""
+        for name, numbers in report.items():
+            self._instruments[name].continue_from(numbers)
 
     def begin(self) -> None:
         """A request has come in."""
@@ -148,14 +233,17 @@ class Metrics:
         """A request was refused admission."""
         self._rejected.add((reason,))
 
-    async def watch_loop(self) -> None:
-        """Measure how late the event loop is: the earliest sign of something that blocks it."""
-        loop = asyncio.get_running_loop()
-        while True:
-            due = loop.time() + _LAG_PERIOD_SECONDS
-            await asyncio.sleep(_LAG_PERIOD_SECONDS)
-            self._loop_lag.set(max(0.0, loop.time() - due))
-
-    def text(self) -> bytes:
-        """Return all of it in Prometheus' text format."""
+    def text(self, others: Sequence[Mapping[str, Any]] = ()) -> bytes:
+        """Return all of it in Prometheus' text format, with what other processes of the service have reported."""
+        for name, instrument in self._instruments.items():
+            instrument.others = [report[name] for report in others]
         return generate_latest(self._registry)
+
+
+async def loop_lags() -> AsyncIterator[float]:
+    """Yield, once a second, by how many seconds the event loop was late: the earliest sign of what blocks it."""
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + _LAG_PERIOD_SECONDS
+        await asyncio.sleep(_LAG_PERIOD_SECONDS)
+        yield max(0.0, loop.time() - due)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
+import socket
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from enum import StrEnum
@@ -31,10 +33,12 @@ from requant_service.runtime.comparison_jobs import ComparisonJobs
 from requant_service.runtime.credentials import Certificate, Tokens, reread_on_sighup
 from requant_service.runtime.executor import Executor
 from requant_service.runtime.memory_budget import MemoryBudget
-from requant_service.runtime.metrics import Metrics
+from requant_service.runtime.metrics import Metrics, loop_lags
 from requant_service.runtime.process_exit import PREPARING_THREAD
+from requant_service.runtime.reports import Report, Reports
 from requant_service.runtime.settings import SettingError, Settings
 from requant_service.runtime.shared_memory.regions import SharedMemory
+from requant_service.runtime.shared_numbers import Shared, SharedNumbers
 
 Value = TypeVar("Value")
 
@@ -97,6 +101,15 @@ class HealthStatus(StrEnum):
     STOPPING = "stopping"
 
 
+_STATUSES = tuple(HealthStatus)
+
+
+def status_number(status: HealthStatus) -> int:
+    """Return what a worker that is in this state has as `Shared.STATUS`. 0 is one that was not started."""
+    return 1 + _STATUSES.index(status)
+
+
+_READY = status_number(HealthStatus.READY)
 _WORKING = (HealthStatus.COMPILING, HealthStatus.READY, HealthStatus.DRAINING)
 
 # What small requests may take beyond the memory budget: a few thousand of 1 KB.
@@ -109,13 +122,22 @@ _PROGRESS_SECONDS = 10.0
 class Runtime:
     """What lives as long as the process: the threads, the status, and how many kernels are there.
 
+    `numbers`: what it shares with the other worker processes of the service. It is made before they are forked, and
+    begins to live in each (`lifespan`).
+
     Raises SettingError if the files of tokens or of the certificate, or the roots of checkpoints, cannot be used.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, numbers: SharedNumbers | None = None) -> None:
         self.settings = settings
+        self.numbers = SharedNumbers() if numbers is None else numbers
+        self.reports = Reports(self.numbers)
         self._status = HealthStatus.STARTING
+        self._seen_health = HealthStatus.STARTING
         self.status_listeners: list[Callable[[HealthStatus], None]] = []
+        self.tick_listeners: list[Callable[[], None]] = []
+        # Serves a connection to the gRPC port that was accepted elsewhere.
+        self.serve_grpc: Callable[[socket.socket], Awaitable[None]] | None = None
         # Set when nothing more is accepted.
         self.closing = asyncio.Event()
         self.kernels = 0
@@ -125,47 +147,99 @@ class Runtime:
         if settings.tls_certificate is not None and settings.tls_key is not None:
             self.certificate = Certificate(settings.tls_certificate, settings.tls_key)
         self.metrics = Metrics()
-        self.metrics.watch("ready", "Whether the service is ready.", lambda: float(self.status is HealthStatus.READY))
+        self.metrics.watch(
+            "ready", "Whether the service is ready.", lambda: float(self.health is HealthStatus.READY), min
+        )
         self.memory_budget = MemoryBudget(
             settings.memory_bytes,
             settings.max_waiting,
             settings.waiting_seconds,
             self.metrics.rejected,
             min(settings.memory_bytes // 64, _MAX_SMALL_SHARE),
+            self.numbers,
         )
-        self.metrics.watch("inflight_bytes", "Memory that requests hold.", lambda: self.memory_budget.reserved)
-        self.metrics.watch("memory_budget_bytes", "Memory that requests may hold.", lambda: self.memory_budget.budget)
+        self.metrics.watch("inflight_bytes", "Memory that requests hold.", lambda: self.memory_budget.own_reserved)
+        self.metrics.watch(
+            "memory_budget_bytes", "Memory that requests may hold.", lambda: self.memory_budget.budget, max
+        )
         self.metrics.watch("waiting_requests", "Requests that wait for memory.", lambda: self.memory_budget.waiting)
         self.executor = Executor(
-            settings.threads, settings.inline_bytes, settings.max_compute_seconds, settings.max_queued
+            settings.threads, settings.inline_bytes, settings.max_compute_seconds, settings.max_queued, self.numbers
         )
         self.shared_memory = SharedMemory(settings.max_shared_memory_regions) if settings.shared_memory else None
         if self.shared_memory is not None:
             regions = self.shared_memory
-            self.metrics.watch("shared_memory_regions", "Registered shared memory regions.", lambda: len(regions))
+            self.metrics.watch("shared_memory_regions", "Registered shared memory regions.", lambda: len(regions), max)
             self.metrics.watch(
-                "shared_memory_bytes", "Bytes of registered shared memory.", lambda: regions.mapped_bytes
+                "shared_memory_bytes", "Bytes of registered shared memory.", lambda: regions.mapped_bytes, max
             )
-        self.checkpoint_jobs = _checkpoint_jobs(settings, self.closing) if settings.checkpoint_roots else None
+        self.checkpoint_jobs = None
+        if settings.checkpoint_roots:
+            self.checkpoint_jobs = _checkpoint_jobs(settings, self.closing, self.numbers)
         if self.checkpoint_jobs is not None:
             jobs = self.checkpoint_jobs
             self.metrics.watch("checkpoint_jobs", "Checkpoint jobs that run here.", lambda: jobs.running)
-        comparisons = self.comparison_jobs = ComparisonJobs(settings.equivalence_jobs, settings.checkpoint_threads)
+        comparisons = self.comparison_jobs = ComparisonJobs(
+            settings.equivalence_jobs, settings.checkpoint_threads, self.numbers, self.reports
+        )
         self.metrics.watch("equivalence_jobs", "Comparisons that run here.", lambda: comparisons.running)
+        self.metrics.watch("workers", "Worker processes.", lambda: self.numbers.workers, max)
+        self.metrics.watch(
+            "worker_restarts",
+            "Workers that were started in the place of one that had ended.",
+            lambda: self.numbers.of_service(Shared.RESTARTS),
+            max,
+        )
         # Decoded queries and heads of requests, and plans.
-        self.decoded: PlanCache[Any] = PlanCache(settings.plan_cache_bytes // 4)
-        self.planned: PlanCache[Any] = PlanCache(settings.plan_cache_bytes)
+        cached = settings.plan_cache_bytes // self.numbers.workers
+        self.decoded: PlanCache[Any] = PlanCache(cached // 4)
+        self.planned: PlanCache[Any] = PlanCache(cached)
 
     @property
     def status(self) -> HealthStatus:
-        """The state of the service. `status_listeners` are called with a new one, not always on the event loop."""
+        """The state of this process."""
         return self._status
 
     @status.setter
     def status(self, status: HealthStatus) -> None:
         self._status = status
-        for listener in self.status_listeners:
-            listener(status)
+        self.numbers.put(Shared.STATUS, status_number(status))
+        self.watch_health()
+
+    @property
+    def health(self) -> HealthStatus:
+        """The state of the service: that of this process, and if it is ready, the one of a worker that is not."""
+        if self._status is HealthStatus.READY and self.numbers.are_shared:
+            for status in self.numbers.all_of(Shared.STATUS):
+                if status != _READY:
+                    return _STATUSES[status - 1] if status else HealthStatus.STARTING
+        return self._status
+
+    def tick(self) -> None:
+        """Look at what other workers have changed, and call `tick_listeners`. Called ten times a second."""
+        self.watch_health()
+        for listener in self.tick_listeners:
+            listener()
+
+    def watch_health(self) -> None:
+        """Call `status_listeners` if the state of the service has changed. Not always on the event loop."""
+        if (health := self.health) is not self._seen_health:
+            self._seen_health = health
+            for listener in self.status_listeners:
+                listener(health)
+
+    def rereads(self) -> list[Callable[[], None]]:
+        """Return what reads the files of settings again."""
+        return [each.reread for each in (self.tokens, self.certificate) if each is not None]
+
+    def report(self) -> Report:
+        """Return what other workers of the service ask for."""
+        return Report(os.getpid(), self.metrics.report(), self.comparison_jobs.comparisons())
+
+    async def metrics_text(self) -> bytes:
+        """Return the metrics of the service, in Prometheus' text format. No sum ever falls: what was shown is kept."""
+        self.reports.publish()
+        return self.metrics.text([each.metrics for each in await self.reports.of_others()])
 
     def require_ready(self) -> None:
         """Refuse work before the kernels in the cache have been checked. Raise UnavailableError."""
@@ -174,6 +248,11 @@ class Runtime:
 
     async def warm_up(self) -> None:
         """Load or compile every kernel, check the known answers, then be ready."""
+        if self.kernels:
+            # They were there before this process was forked.
+            self.status = HealthStatus.READY
+            gc.enable()
+            return
         loop = asyncio.get_running_loop()
 
         def begin(compilation: Compilation) -> None:
@@ -234,15 +313,23 @@ class Runtime:
                 about = "" if left is None else f", about {left} s left"
                 _log.info("Compiling kernels: %d of %d%s.", compiled, total, about)
 
+    async def watch(self) -> None:
+        """Measure how late the event loop is, and report it, once a second: all that runs as long as the service."""
+        async for lag in loop_lags():
+            self.metrics.loop_lag = lag
+            self.reports.publish()
+
     def drain(self) -> None:
         """Announce that no more work is wanted. Requests are still served: a balancer needs a while to notice."""
         if self.status is HealthStatus.READY:
             self.status = HealthStatus.DRAINING
 
 
-def _checkpoint_jobs(settings: Settings, closing: asyncio.Event) -> CheckpointJobs:
+def _checkpoint_jobs(settings: Settings, closing: asyncio.Event, numbers: SharedNumbers) -> CheckpointJobs:
     try:
-        return CheckpointJobs(settings.checkpoint_roots, settings.checkpoint_jobs, settings.checkpoint_threads, closing)
+        return CheckpointJobs(
+            settings.checkpoint_roots, settings.checkpoint_jobs, settings.checkpoint_threads, closing, numbers
+        )
     except RequantError as error:
         raise SettingError("checkpoint_roots", error.detail) from None
 
@@ -284,9 +371,9 @@ def require_ready(request: Request) -> Runtime:
 
 def require_open(request: Request) -> None:
     """Raise UnavailableError unless the service is ready: for the probes of balancers."""
-    status = runtime(request).status
-    if status is not HealthStatus.READY:
-        raise UnavailableError(f"the service is {status}")
+    health = runtime(request).health
+    if health is not HealthStatus.READY:
+        raise UnavailableError(f"the service is {health}")
 
 
 @asynccontextmanager
@@ -294,10 +381,14 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
     """Start the warm-up in the background and, at the end, let the threads finish what they have."""
     current: Runtime = app.state.runtime
     current.executor.start()
+    current.reports.made = current.report
+    if (before := current.reports.last()) is not None:
+        current.metrics.continue_from(before.metrics)
+    current.reports.start()
     warm_up = asyncio.create_task(current.warm_up())
-    watch = asyncio.create_task(current.metrics.watch_loop())
+    watch = asyncio.create_task(current.watch())
     try:
-        with reread_on_sighup([each.reread for each in (current.tokens, current.certificate) if each is not None]):
+        with reread_on_sighup(current.rereads()):
             yield
     finally:
         current.status = HealthStatus.STOPPING
@@ -306,4 +397,5 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await asyncio.to_thread(current.comparison_jobs.close, current.settings.shutdown_seconds)
         if current.checkpoint_jobs is not None:
             await asyncio.to_thread(current.checkpoint_jobs.close, current.settings.shutdown_seconds)
+        current.reports.stop()
         current.executor.shut_down()

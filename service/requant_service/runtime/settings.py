@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
@@ -58,6 +58,18 @@ def _seconds(default: float, description: str) -> Any:
 def _timeout(default: float, description: str) -> Any:
     """A time greater than zero."""
     return Field(default=default, gt=0, le=_MAX_SECONDS, allow_inf_nan=False, description=description)
+
+
+# What a further worker takes in the end, with what it caches, and how much of the memory all of them may take.
+_WORKER_BYTES = 64 << 20
+_WORKERS_SHARE = 4
+
+
+def _worker_count(value: Any) -> Any:
+    """Return the number of workers that `auto` means here."""
+    if value != "auto":
+        return value
+    return max(1, min(available_cpus(), available_memory() // _WORKERS_SHARE // _WORKER_BYTES))
 
 
 def _as_reply(schema: dict[str, Any]) -> None:
@@ -153,11 +165,17 @@ class Settings(Limits, BaseSettings):
         le=65535,
         description="Port for gRPC (Open Inference Protocol). Default: no gRPC.",
     )
+    workers: Annotated[int, BeforeValidator(_worker_count)] = Field(
+        default=1,
+        ge=1,
+        le=256,
+        description="Number of worker processes (Linux). auto: the available CPUs, as far as the memory allows.",
+    )
     threads: int = Field(
         default_factory=available_cpus,
         ge=1,
         le=1024,
-        description="Number of executor threads. Default: the available CPUs.",
+        description="Number of executor threads of each worker. Default: the available CPUs.",
     )
     inline_bytes: int = _bytes(64 << 10, "Tensors of up to this many bytes are computed on the event loop.")
     memory_bytes: int = Field(

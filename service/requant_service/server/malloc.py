@@ -82,10 +82,11 @@ class KeptMemory:
             budget.watch_large(self._before_large, self._after_large)
 
     def _before_large(self, byte_count: int) -> None:
-        """Return what is kept if it could exceed the budget with `byte_count` more."""
+        """Return what is kept if it could exceed the budget now that `byte_count` more are reserved."""
         self._changed_at = monotonic()
         self._base = self._base or resident_bytes()
-        room = min(self._budget.budget + _SLACK_BYTES - self._budget.reserved - byte_count, _MAX_KEPT_BYTES)
+        # Other workers keep as much.
+        room = min(self._budget.budget + _SLACK_BYTES - self._budget.reserved, _MAX_KEPT_BYTES) // self._budget.workers
         if self._freed > room:
             self._freed = min(self._freed, max(0, resident_bytes() - self._base))
             if self._freed > room:

@@ -1,17 +1,16 @@
-"""uvicorn's server on a socket of our own: the main server, and that of the metrics port.
+"""uvicorn's server on sockets of our own: the main server, and that of the metrics port.
 
-uvicorn sets no limit on the time of a TLS handshake, removes no unix socket, and stops without a drain period.
+uvicorn sets no limit on the time of a TLS handshake, removes no unix socket, and stops without a drain period. In a
+service of several worker processes the servers of a worker do not listen: the supervisor hands them connections.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import signal
 import socket
-import stat
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,63 +23,14 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
 
+from requant_service.runtime.listening import BACKLOG, CannotListenError, UnixSocket, bound_sockets
 from requant_service.runtime.runtime import HealthStatus, Runtime
+from requant_service.runtime.shared_numbers import CountedConnections
 from requant_service.server.http1_protocol import http_protocol
 from requant_service.server.malloc import KeptMemory
 from requant_service.server.timeouts import RequestLimits
 
 _log = logging.getLogger("uvicorn.error")
-
-MODE = 0o660
-"""The service's user and its group may connect."""
-
-
-class UnixSocket:
-    """A bound unix socket, and its file. Nobody can connect before something listens.
-
-    A socket that an ended process has left is replaced. Raises OSError if the path names anything else, or a socket
-    that a process listens on, or if the file cannot be made.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        _remove_stale(path)
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self.socket.bind(os.fspath(path))
-            path.chmod(MODE)
-        except OSError as error:
-            self.socket.close()
-            # A path that is too long has no error number.
-            raise OSError(error.errno, error.strerror or str(error)) from None
-        self._file = _identity(path)
-
-    def unlink(self) -> None:
-        """Remove the file, unless another has taken its place."""
-        with suppress(FileNotFoundError):
-            if _identity(self._path) == self._file:
-                self._path.unlink()
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    status = path.lstat()
-    return status.st_dev, status.st_ino
-
-
-def _remove_stale(path: Path) -> None:
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise FileExistsError(errno.EEXIST, "it exists and is not a socket")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        # With its backlog full, a listening socket would keep a blocking one waiting.
-        probe.setblocking(False)
-        refused = probe.connect_ex(os.fspath(path)) == errno.ECONNREFUSED
-    if not refused:
-        raise OSError(errno.EADDRINUSE, "another process listens there")
-    path.unlink(missing_ok=True)
 
 
 class ListeningServer(uvicorn.Server):
@@ -89,8 +39,16 @@ class ListeningServer(uvicorn.Server):
     `handshake_seconds`: how long a TLS handshake may take. `port_setting`: what the port is called in the settings.
     """
 
-    def __init__(self, config: uvicorn.Config, handshake_seconds: float = 10.0, port_setting: str = "port") -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        running: Runtime,
+        handshake_seconds: float = 10.0,
+        port_setting: str = "port",
+    ) -> None:
         super().__init__(config)
+        self.running = running
+        self.server_state.connections = CountedConnections(running.numbers)
         self._port_setting = port_setting
         self._handshake_seconds = handshake_seconds if config.is_ssl else None
         self._unix_socket: UnixSocket | None = None
@@ -98,29 +56,42 @@ class ListeningServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application and listen. End the process if that is not possible, as uvicorn does."""
         await super().startup(sockets=[])
-        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
-        where = self.config.uds or f"http{'s' if self.config.is_ssl else ''}://{host}:{self.config.port}"
+        if self.running.numbers.are_shared:
+            return
         try:
-            self.servers = [await self._listen()]
-        except OSError as error:
-            setting = self._port_setting if self.config.uds is None else "uds"
-            _log.error("%s: cannot listen on %s: %s.", setting, where, error.strerror or error)
+            sockets = self.bind()
+        except CannotListenError as error:
+            _log.error("%s", error)
             await self.lifespan.shutdown()
             sys.exit(STARTUP_FAILURE)
-        _log.info("Listening on %s", where)
+        self.servers = [await self._listen(each) for each in sockets]
+        _log.info("Listening on %s", self.address)
 
-    async def _listen(self) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
-        if self.config.uds is not None:
+    @property
+    def address(self) -> str:
+        """Where it listens, as a URL or a path."""
+        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+        return self.config.uds or f"http{'s' if self.config.is_ssl else ''}://{host}:{self.config.port}"
+
+    def bind(self) -> list[socket.socket]:
+        """Return sockets that are bound. Raise CannotListenError."""
+        try:
+            if self.config.uds is None:
+                return bound_sockets(self.config.host, self.config.port)
             self._unix_socket = UnixSocket(Path(self.config.uds))
-            return await loop.create_unix_server(
-                self._protocol, sock=self._unix_socket.socket, backlog=self.config.backlog
-            )
+        except OSError as error:
+            setting = self._port_setting if self.config.uds is None else "uds"
+            raise CannotListenError(setting, self.address, error) from None
+        return [self._unix_socket.socket]
+
+    async def _listen(self, bound: socket.socket) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        if self._unix_socket is not None:
+            return await loop.create_unix_server(self._protocol, sock=bound, backlog=BACKLOG)
         return await loop.create_server(
             self._protocol,
-            self.config.host,
-            self.config.port,
-            backlog=self.config.backlog,
+            sock=bound,
+            backlog=BACKLOG,
             ssl=self.config.ssl,
             ssl_handshake_timeout=self._handshake_seconds,
         )
@@ -140,9 +111,13 @@ class ListeningServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, and then all else."""
+        self.unlink()
+        await super().shutdown(sockets)
+
+    def unlink(self) -> None:
+        """Remove the file of the unix socket, if there is one."""
         if self._unix_socket is not None:
             self._unix_socket.unlink()
-        await super().shutdown(sockets)
 
 
 # Probes and scrapers send small requests, fast.
@@ -158,17 +133,18 @@ class MonitoringServer(ListeningServer):
     it. `options`: those of `uvicorn.Config` that it shares with the main one.
     """
 
-    def __init__(self, app: ASGIApp, host: str, port: int, **options: Any) -> None:
+    def __init__(self, app: ASGIApp, running: Runtime, port: int, **options: Any) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                host=host,
+                host=running.settings.host,
                 port=port,
                 http=http_protocol(_LIMITS),
                 lifespan="off",
                 timeout_graceful_shutdown=_LAST_SCRAPE_SECONDS,
                 **options,
             ),
+            running,
             port_setting="metrics_port",
         )
         self.config.load()
@@ -197,55 +173,65 @@ class DrainingServer(ListeningServer):
         self,
         config: uvicorn.Config,
         running: Runtime,
-        end_within: Callable[[float], None] = lambda _: None,
         monitoring: MonitoringServer | None = None,
+        end_within: Callable[[float], None] = lambda _: None,
     ) -> None:
-        super().__init__(config, running.settings.head_seconds)
-        self._running = running
+        super().__init__(config, running, running.settings.head_seconds)
         self._end_within = end_within
-        self._monitoring = monitoring
+        self.monitoring = monitoring
         self._stops_at: float | None = None
         self._kept_memory = KeptMemory(running.memory_budget)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, on the metrics port first: probes see how the rest starts."""
-        if self._monitoring is not None:
-            await self._monitoring.startup()
+        if self.monitoring is not None:
+            await self.monitoring.startup()
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle a signal: the first one begins the drain."""
-        settings = self._running.settings
-        pause = settings.drain_seconds if self._running.status is HealthStatus.READY else 0.0
+        settings = self.running.settings
+        pause = settings.drain_seconds if self.running.status is HealthStatus.READY else 0.0
         if sig == signal.SIGTERM and self._stops_at is None and pause and self.started:
-            self._end_within(pause + settings.shutdown_seconds + _LAST_SECONDS)
-            self._running.drain()
+            self.drain()
             self._stops_at = monotonic() + pause
-            _log.info("Draining: requests are served for another %g seconds.", pause)
         else:
             self._end_within(settings.shutdown_seconds + _LAST_SECONDS)
             super().handle_exit(sig, frame)
 
+    def drain(self) -> None:
+        """Begin the drain."""
+        settings = self.running.settings
+        self._end_within(settings.drain_seconds + settings.shutdown_seconds + _LAST_SECONDS)
+        self.running.drain()
+        _log.info("Draining: requests are served for another %g seconds.", settings.drain_seconds)
+
+    def stop(self) -> None:
+        """Accept nothing more, and end when what is under way has ended."""
+        self._end_within(self.running.settings.shutdown_seconds + _LAST_SECONDS)
+        self.should_exit = True
+
     async def on_tick(self, counter: int) -> bool:
         """Check, ten times a second, whether the drain is over."""
-        if self._monitoring is not None:
-            await self._monitoring.on_tick(counter)  # sets the date that its responses have
+        if self.monitoring is not None:
+            await self.monitoring.on_tick(counter)  # sets the date that its responses have
         self._kept_memory.tick()
+        self.running.tick()
         if self._stops_at is not None and monotonic() >= self._stops_at:
             self.should_exit = True
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, and then all else, but first take the connections that the system has accepted already."""
-        self._running.closing.set()
+        self.running.closing.set()
         for server in self.servers:
             kept = [socket.socket(fileno=os.dup(each.fileno())) for each in server.sockets]
             server.close()
             for listening in kept:
                 await self._take_all(listening)
         await super().shutdown(sockets)
-        if self._monitoring is not None:
-            await self._monitoring.shutdown()
+        if self.monitoring is not None:
+            await self.monitoring.shutdown()
 
     async def _take_all(self, listening: socket.socket) -> None:
         """Accept the connections that wait, then close: closing alone would reset them."""

@@ -108,11 +108,11 @@ def test_the_first_signal_drains_and_the_second_stops(drain: float, signals: int
     async def scenario() -> tuple[bool, HealthStatus]:
         made = server(drain_seconds=drain)
         client = await start(made)
-        made._running.status = HealthStatus.READY
+        made.running.status = HealthStatus.READY
         for _ in range(signals):
             made.handle_exit(signal.SIGTERM, None)
         await made.on_tick(1)
-        found = made.should_exit, made._running.status
+        found = made.should_exit, made.running.status
         client.close()
         await made.shutdown()
         return found

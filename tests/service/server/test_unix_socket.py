@@ -16,7 +16,10 @@ import numpy as np
 import pytest
 import uvicorn
 
-from requant_service.server.servers import ListeningServer, MonitoringServer, UnixSocket
+from requant_service.runtime.listening import UnixSocket
+from requant_service.runtime.runtime import Runtime
+from requant_service.runtime.settings import Settings
+from requant_service.server.servers import ListeningServer, MonitoringServer
 from tests.conftest import free_port, started
 from tests.service.server.test_read_timeouts import echo
 
@@ -146,14 +149,14 @@ def test_a_service_that_cannot_listen_names_the_setting(tmp_path: Path, caplog: 
     path = tmp_path / "file"
     path.write_text("content")
     config = uvicorn.Config(echo, uds=str(path), lifespan="off", log_config=None)
-    said = reason_to_end(caplog, ListeningServer(config))
+    said = reason_to_end(caplog, ListeningServer(config, Runtime(Settings())))
     assert said == f"uds: cannot listen on {path}: it exists and is not a socket."
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         config = uvicorn.Config(echo, port=port, lifespan="off", log_config=None)
         for setting, server in (
-            ("port", ListeningServer(config)),
-            ("metrics_port", MonitoringServer(echo, "127.0.0.1", port, log_config=None)),
+            ("port", ListeningServer(config, Runtime(Settings()))),
+            ("metrics_port", MonitoringServer(echo, Runtime(Settings()), port, log_config=None)),
         ):
             assert reason_to_end(caplog, server).startswith(f"{setting}: cannot listen on http://127.0.0.1:{port}: ")
 

@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
@@ -65,6 +66,7 @@ class Compilation:
         self._began = monotonic()
         self._workers: list[threading.Thread] = []
         self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._process = os.getpid()
 
     @property
     def complete(self) -> bool:
@@ -80,7 +82,7 @@ class Compilation:
 
     def start(self, workers: int) -> None:
         """Start worker processes for what is missing, and return at once."""
-        if not self._queue:
+        if not self._queue or self._workers:
             return
         try:
             environment = os.environ | {CACHE_VARIABLE: str(self._shared_directory())}
@@ -92,6 +94,18 @@ class Compilation:
             thread = threading.Thread(target=self._work, args=(environment,), name="compile worker", daemon=True)
             self._workers.append(thread)
             thread.start()
+
+    def load(self) -> Iterator[None]:
+        """Load what other processes have put into the cache meanwhile. Yield after each kernel."""
+        for each in self._kernels:
+            if not each.ready and each.is_cached():
+                each.compile()
+                yield
+
+    def share(self) -> None:
+        """Make sure that there is a place where processes that are forked from this one can leave kernels for it."""
+        with suppress(OSError):
+            self._shared_directory()
 
     def finish(self, report: Callable[[int, int], None] | None = None) -> int:
         """Wait until every kernel is ready. Return the number of specialisations.
@@ -112,7 +126,7 @@ class Compilation:
         # Compiles here what failed workers left.
         count = sum(each.compile() for each in self._kernels)
         compile_elsewhere(None)
-        if self._directory is not None:
+        if self._directory is not None and self._process == os.getpid():
             MachineCodeCache.handed_over = None
             self._directory.cleanup()
         if report is not None and reported < len(self._kernels):
@@ -123,6 +137,8 @@ class Compilation:
         """Return where workers write and this process reads: the cache, or a temporary directory if there is none."""
         if (kept := kept_in()) is not None:
             return kept
+        if MachineCodeCache.handed_over is not None:
+            return MachineCodeCache.handed_over
         self._directory = tempfile.TemporaryDirectory(prefix="requant-kernels-")
         MachineCodeCache.handed_over = Path(self._directory.name)
         return MachineCodeCache.handed_over
@@ -202,11 +218,18 @@ def start_compilation(workers: int, kernels: Sequence[Kernel] | None = None) -> 
     `kernels`: None for all that were imported. There is one compilation at a time: until it is complete, later calls
     return the same one.
     """
+    compilation = load_kernels(kernels)
+    with _lock:
+        compilation.start(workers)
+    return compilation
+
+
+def load_kernels(kernels: Sequence[Kernel] | None = None) -> Compilation:
+    """Load the kernels that are in the cache. `start_compilation` compiles the others, here or in a forked process."""
     global _started
     with _lock:
         if _started is None or _started.complete:
             _started = Compilation(all_kernels() if kernels is None else kernels)
-            _started.start(workers)
         return _started
 
 

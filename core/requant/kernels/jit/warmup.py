@@ -10,10 +10,10 @@ import pkgutil
 from importlib import import_module
 
 import requant.kernels
-from requant.kernels.jit.compilation import compile_kernels, reporting, start_compilation
+from requant.kernels.jit.compilation import compile_kernels, load_kernels, reporting, start_compilation
 from requant.kernels.jit.jit import recompile_kernels
 
-__all__ = ["compile_kernels", "recompile_kernels", "start_compilation"]
+__all__ = ["compile_kernels", "load_kernels", "recompile_kernels", "start_compilation"]
 
 for _module in pkgutil.walk_packages(requant.kernels.__path__, "requant.kernels."):
     # Without the programs among them.

@@ -27,7 +27,7 @@ from requant_service.json_api.schemas.checkpoints import JobFailure
 from requant_service.json_api.schemas.described import reply_model, request_model
 from requant_service.json_api.sent_call import SentCall
 from requant_service.operations.described import decimal_texts, plan_operation
-from requant_service.runtime.comparison_jobs import ComparisonJob
+from requant_service.runtime.comparison_jobs import Comparison
 from requant_service.runtime.runtime import require_ready
 
 router = APIRouter(tags=[EQUIVALENCE.group], dependencies=[Depends(no_query)])
@@ -76,7 +76,7 @@ async def start(request: Request) -> Response:
     """Start a comparison of up to 2^32 inputs. It runs in the background: poll the `Location`.
 
     The same request identifies the same job: one that runs or is finished is not started again. A job is known to the
-    process that runs it, and ends with it.
+    service that runs it, and ends with it.
     """
     running = require_ready(request)
     body, document = await receive_json(request, _REQUEST, running)
@@ -93,18 +93,18 @@ async def start(request: Request) -> Response:
 
     planned = await running.executor.run_text(sent.characters(), plan)
     digest = hashlib.sha256(body.model_dump_json().encode()).hexdigest()
-    job = jobs.start(digest[:32], work)
+    job = await jobs.start(digest[:32], work)
     return json_response(_reply(job), status_code=202, headers={"location": f"/v1/equivalence/jobs/{job.job_id}"})
 
 
 _STORED: dict[str, Any] = {"path": {"job_id": "0" * 32}, "after": "startEquivalenceJob", "recorded": False}
 
 
-def _job(request: Request, job_id: str) -> ComparisonJob:
-    job = require_ready(request).comparison_jobs.job(job_id)
-    if job is None:
-        raise UnknownNameError("there is no such job here: it is forgotten, or another process runs it")
-    return job
+def _found(request: Request, job: Comparison | None) -> Response:
+    if job is not None:
+        return json_response(_reply(job))
+    error = UnknownNameError("there is no such job here: it is forgotten, or another process runs it")
+    return error_response(request, error, status=404)
 
 
 @router.get(
@@ -113,10 +113,7 @@ def _job(request: Request, job_id: str) -> ComparisonJob:
 )
 async def get(request: Request, job_id: str) -> Response:
     """Return the state and the progress of a comparison, and what it found."""
-    try:
-        return json_response(_reply(_job(request, job_id)))
-    except UnknownNameError as error:
-        return error_response(request, error, status=404)
+    return _found(request, await require_ready(request).comparison_jobs.find(job_id))
 
 
 @router.post(
@@ -125,15 +122,10 @@ async def get(request: Request, job_id: str) -> Response:
 )
 async def cancel(request: Request, job_id: str) -> Response:
     """Request cancellation of a comparison."""
-    try:
-        job = _job(request, job_id)
-    except UnknownNameError as error:
-        return error_response(request, error, status=404)
-    job.stop(JobState.CANCELLED)
-    return json_response(_reply(job))
+    return _found(request, await require_ready(request).comparison_jobs.cancel(job_id))
 
 
-def _reply(job: ComparisonJob) -> EquivalenceJob:
+def _reply(job: Comparison) -> EquivalenceJob:
     optional: dict[str, Any] = {}
     if (report := job.report) is not None:
         members = {each.name: each for each in EQUIVALENCE.members}

@@ -139,11 +139,25 @@ class Calls:
         So connections share what there is: those that hold much, and send slowly, lose it to others. Return whether a
         message was refused.
         """
+        held = self._held()
+        return self._refuse_largest(held, held[call.connection] + byte_count)
+
+    def make_room_elsewhere(self) -> None:
+        """Do the same for a request that waits at another worker. Called several times a second."""
+        wanted = self.running.memory_budget.wanted_elsewhere
+        if wanted:
+            self._refuse_largest(self._held(), wanted)
+
+    def _held(self) -> Counter[Http2Connection]:
         held: Counter[Http2Connection] = Counter()
         for each in self.receiving:
             held[each.connection] += each.memory.held
-        largest = max(held, key=held.__getitem__, default=call.connection)
-        if held[largest] <= held[call.connection] + byte_count:
+        return held
+
+    def _refuse_largest(self, held: Counter[Http2Connection], byte_count: int) -> bool:
+        """Refuse a message of the connection that holds the most, if that is more than `byte_count`."""
+        largest = max(held, key=held.__getitem__, default=None)
+        if largest is None or held[largest] <= byte_count:
             return False
         victim = max((each for each in self.receiving if each.connection is largest), key=lambda each: each.memory.held)
         victim.fail(OverloadedError("the memory of the message is needed for messages of other connections"))

@@ -79,7 +79,7 @@ class Health:
     def _state(self, service: str) -> bytes:
         if service not in self._services:
             status = _HealthResponse.SERVICE_UNKNOWN
-        elif self._running.status is HealthStatus.READY:
+        elif self._running.health is HealthStatus.READY:
             status = _HealthResponse.SERVING
         else:
             status = _HealthResponse.NOT_SERVING

@@ -62,7 +62,7 @@ def methods(running: Runtime, health: Health) -> Iterator[Method]:
         "ModelConfig": (pb.ModelConfigRequest, lambda request: _model_config(_model(request))),
         "RepositoryIndex": (
             pb.RepositoryIndexRequest,
-            lambda request: _repository_index(running.status, ready_only=request.ready),
+            lambda request: _repository_index(running.health, ready_only=request.ready),
         ),
     }
     awaited: Mapping[str, tuple[Any, Callable[[Any], Awaitable[Any]]]] = {
@@ -105,7 +105,7 @@ def methods(running: Runtime, health: Health) -> Iterator[Method]:
 
 
 def _is_ready(running: Runtime) -> bool:
-    return running.status is HealthStatus.READY
+    return running.health is HealthStatus.READY
 
 
 def _model_ready(running: Runtime, request: pb.ModelReadyRequest) -> bool:

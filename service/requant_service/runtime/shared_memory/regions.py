@@ -15,7 +15,7 @@ import mmap
 import os
 import stat
 import threading
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from requant.errors import InvalidRequestError, LimitError, SharedMemoryError, UnknownNameError, excerpt
 from requant_service.runtime.shared_memory.bus_errors import MAX_MAPPINGS, BusErrors, bus_errors
+from requant_service.runtime.shared_memory.registry import RegionStatus, RegistryClient
 
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
@@ -112,28 +113,20 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RegionStatus:
-    """What a region was registered as. `offset` and `byte_size` are in bytes of the object."""
-
-    name: str
-    key: str
-    offset: int
-    byte_size: int
-
-
 class _Region:
     """A registered region with the open object, which it closes in the end.
 
-    Raise SharedMemoryError if the object ends before the region does, or cannot be mapped.
+    `number`: its own in the registry, where another worker has registered it; 0: it is new. Raise SharedMemoryError if
+    the object of a new one ends before the region does, or if it cannot be mapped.
     """
 
-    def __init__(self, status: RegionStatus, descriptor: int) -> None:
+    def __init__(self, status: RegionStatus, descriptor: int, number: int = 0) -> None:
         self.status = status
-        self._descriptor = descriptor
+        self.number = number
+        self.descriptor = descriptor
         file_status = os.fstat(descriptor)
         self.identity = file_status.st_dev, file_status.st_ino
-        if status.offset + status.byte_size > file_status.st_size:
+        if not number and status.offset + status.byte_size > file_status.st_size:
             raise SharedMemoryError(
                 f"{_shown(status.byte_size)} bytes at offset {_shown(status.offset)} end beyond the object "
                 f"{excerpt(status.key)}, which has {file_status.st_size}",
@@ -142,11 +135,11 @@ class _Region:
         self.mapping = self._mapped()
 
     def __del__(self) -> None:
-        os.close(self._descriptor)
+        os.close(self.descriptor)
 
     def size(self) -> int:
         """Return the bytes that the object has now."""
-        return os.fstat(self._descriptor).st_size
+        return os.fstat(self.descriptor).st_size
 
     def present_mapping(self) -> Mapping:
         """Return the mapping, made anew if pages of the last one were missing."""
@@ -157,7 +150,7 @@ class _Region:
     def _mapped(self) -> Mapping:
         status = self.status
         try:
-            return Mapping(self._descriptor, status.offset, status.byte_size)
+            return Mapping(self.descriptor, status.offset, status.byte_size)
         except OSError as error:
             raise SharedMemoryError(f"region {excerpt(status.name)}: it cannot be mapped: {error.strerror}") from None
 
@@ -187,12 +180,17 @@ class Span:
 
 
 class SharedMemory:
-    """The registered regions, at most `max_regions`. Names of regions are the clients' own, and shared by them all."""
+    """The registered regions, at most `max_regions`. Names of regions are the clients' own, and shared by them all.
+
+    With a `registry` they are those of all worker processes. Then any method may raise UnavailableError.
+    """
 
     def __init__(self, max_regions: int) -> None:
         self._max_regions = max_regions
         self._regions: dict[str, _Region] = {}
         self._lock = threading.Lock()
+        self._generation = 0
+        self.registry: RegistryClient | None = None
         bus_errors()
 
     def register(self, name: str, key: str, offset: int, byte_size: int) -> None:
@@ -209,13 +207,37 @@ class SharedMemory:
             raise _invalid("/offset", "an offset is a number of bytes from 0 on")
         if byte_size < 1:
             raise _invalid("/byte_size", "a region has at least 1 byte")
+        status = RegionStatus(name, key, offset, byte_size)
         with self._lock:
-            if name in self._regions:
-                raise SharedMemoryError(f"region {excerpt(name)} is registered already; unregister it first")
-            if len(self._regions) >= self._max_regions:
-                limit = self._max_regions
-                raise LimitError(f"{limit} regions are registered; that is the limit", limit=limit)
-            self._regions[name] = _Region(RegionStatus(name, key, offset, byte_size), _opened(file_name, key))
+            while True:
+                regions = self._present()
+                if name in regions:
+                    raise SharedMemoryError(f"region {excerpt(name)} is registered already; unregister it first")
+                if len(regions) >= self._max_regions:
+                    limit = self._max_regions
+                    raise LimitError(f"{limit} regions are registered; that is the limit", limit=limit)
+                region = _Region(status, _opened(file_name, key))
+                if self.registry is None:
+                    regions[name] = region
+                    return
+                if self.registry.register(self._generation, status, region.descriptor):
+                    return
+
+    def _present(self) -> dict[str, _Region]:
+        """Return the regions by their names, those that other workers have registered too. Called with the lock."""
+        registry = self.registry
+        while registry is not None and registry.generation != self._generation:
+            known = {region.number: region for region in self._regions.values()}
+            generation, numbers = registry.regions()
+            regions = []
+            for number in numbers:
+                if number in known:
+                    regions.append(known[number])
+                elif (registered := registry.region(number)) is not None:
+                    regions.append(_Region(*registered, number))
+            self._regions = {region.status.name: region for region in regions}
+            self._generation = generation
+        return self._regions
 
     def unregister(self, name: str) -> None:
         """Forget a region. Requests that use it go on. Raise UnknownNameError if there is none of the name.
@@ -223,15 +245,25 @@ class SharedMemory:
         Unmapping takes milliseconds for a large region; only the caller waits for it.
         """
         with self._lock:
-            dropped = self._named(name)
-            del self._regions[name]
+            dropped = [self._named(name)]
+            while self.registry is not None and not self._give_up(dropped):
+                dropped = [self._named(name)]
+            self._regions.pop(name, None)
         del dropped
 
     def unregister_all(self) -> None:
         """Forget all regions."""
         with self._lock:
-            dropped, self._regions = self._regions, {}
+            dropped = list(self._present().values())
+            while self.registry is not None and dropped and not self._give_up(dropped):
+                dropped = list(self._present().values())
+            self._regions = {}
         del dropped
+
+    def _give_up(self, regions: Sequence[_Region]) -> bool:
+        """Return whether the registry has given up these regions: not if there were changes since they were seen."""
+        assert self.registry is not None
+        return self.registry.unregister(self._generation, [region.number for region in regions])
 
     def status(self, name: str) -> RegionStatus:
         """Return what a region was registered as. Raise UnknownNameError if there is none of the name."""
@@ -241,7 +273,7 @@ class SharedMemory:
     def statuses(self) -> list[RegionStatus]:
         """Return what all regions were registered as, in the order of registration."""
         with self._lock:
-            return [region.status for region in self._regions.values()]
+            return [region.status for region in self._present().values()]
 
     def span(self, name: str, offset: int, byte_size: int) -> Span:
         """Return `byte_size` bytes at `offset` of a region, for the time of one request.
@@ -269,10 +301,11 @@ class SharedMemory:
         return sum(status.byte_size for status in self.statuses())
 
     def __len__(self) -> int:
-        return len(self._regions)
+        with self._lock:
+            return len(self._present())
 
     def _named(self, name: str) -> _Region:
-        region = self._regions.get(name)
+        region = self._present().get(name)
         if region is None:
             raise UnknownNameError(f"no shared memory region of the name {excerpt(name)!r} is registered")
         return region

@@ -12,6 +12,7 @@ from requant_service.http2.connection import ConnectionLimits
 from requant_service.http2.frames import ErrorCode
 from requant_service.http2.listener import Http2Listener
 from requant_service.http2.stream import Stream
+from requant_service.runtime.listening import BACKLOG, bound_sockets
 from tests.conftest import free_port
 from tests.support.http2_client import AsyncHttp2Client, Incoming, data, head_of, headers, opening
 
@@ -22,8 +23,9 @@ OPEN = headers(1, head_of("/service/method"))
 @asynccontextmanager
 async def listening(limits: ConnectionLimits) -> AsyncIterator[int]:
     """A port on which streams stay open until their client ends them."""
-    listener, port = Http2Listener(limits, lambda connection, number, _: Stream(connection, number)), free_port()
-    await listener.listen("127.0.0.1", port, None)
+    listener = Http2Listener(limits, lambda connection, number, _: Stream(connection, number), None, set())
+    port = free_port()
+    await listener.listen(bound_sockets("127.0.0.1", port), BACKLOG)
     try:
         async with asyncio.timeout(SECONDS):
             yield port

@@ -108,7 +108,8 @@ class MemoryBudget:
         self.reserved -= byte_count
         if byte_count >= _LARGE_BYTES:
             self._after_large(byte_count)
-        self._admit()
+        if self._line:
+            self._admit()
 
     def _leave(self, place: tuple[int, asyncio.Future[None]]) -> None:
         """Give up a place in line, or what was granted in the very moment in which it was given up."""
@@ -137,6 +138,8 @@ def _expire(granted: asyncio.Future[None]) -> None:
 class Reservation:
     """What one request holds of the budget. It grows as the request asks for more, and ends with it."""
 
+    __slots__ = ("_budget", "held")
+
     def __init__(self, budget: MemoryBudget) -> None:
         self.held = 0
         self._budget = budget
@@ -144,7 +147,8 @@ class Reservation:
     async def grow(self, byte_count: int) -> None:
         """Hold `byte_count` bytes more. Raise LimitError or OverloadedError."""
         self._budget.check(self.held + byte_count)
-        await self._budget.take(byte_count)
+        if not self._budget.try_take(byte_count):
+            await self._budget.take(byte_count)
         self.held += byte_count
 
     def try_grow(self, byte_count: int) -> bool:
@@ -158,10 +162,15 @@ class Reservation:
         self.held -= byte_count
         self._budget.give_back(byte_count)
 
+    def end(self) -> None:
+        """Hold nothing any more."""
+        if self.held:
+            self.shrink(self.held)
+
     def __enter__(self) -> Reservation:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.shrink(self.held)
+        self.end()

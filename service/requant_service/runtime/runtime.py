@@ -271,7 +271,7 @@ def _in_daemon_thread(work: Callable[[], int]) -> Future[int]:
 
 def runtime(request: Request) -> Runtime:
     """Return the runtime of the application that serves `request`."""
-    running: Runtime = request.app.state.runtime
+    running: Runtime = request.scope["app"].state.runtime
     return running
 
 

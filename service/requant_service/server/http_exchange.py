@@ -118,7 +118,7 @@ class PendingRequests:
 
 _log = logging.getLogger("uvicorn.error")
 
-STATUS_LINE = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+STATUS_LINE = {status.value: b"HTTP/1.1 %d %b" % (status, status.phrase.encode()) for status in HTTPStatus}
 
 # A body of at most this length is copied behind the head of its response.
 _SMALL = 64 << 10
@@ -264,20 +264,15 @@ class HttpExchange:
 
     def _make_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         fields = [*self.default_headers, *headers]
-        if (b"connection", b"close") in fields:
+        named = dict(fields)
+        if named.get(b"connection") == b"close":
             self.keep_alive = False
         elif not self.keep_alive:
             fields.append((b"connection", b"close"))
-        length = b"0" if status in _BODILESS else b""
-        lines = [STATUS_LINE[status]]
-        for name, value in fields:
-            lines += (name, b": ", value, b"\r\n")
-            if name == b"content-length":
-                length = value
-        lines.append(b"\r\n")
-        self._head = b"".join(lines)
-        if not self._head.count(b"\n") == self._head.count(b"\r") == len(fields) + 2:
+        head = self._head = b"\r\n".join([STATUS_LINE[status], *map(b": ".join, fields), b"", b""])
+        if not head.count(b"\n") == head.count(b"\r") == len(fields) + 2:
             raise RuntimeError("a header field of the response has a line break")
+        length = named.get(b"content-length", b"0" if status in _BODILESS else b"")
         self._left = 0 if self.scope["method"] == "HEAD" else int(length)
 
     def _send_body(self, body: bytes | memoryview, *, more: bool) -> None:

@@ -55,7 +55,7 @@ class Tensor(RequestModel):
 
     @model_validator(mode="after")
     def _one_form(self) -> Tensor:
-        if len(self.model_fields_set & {"data", "values"}) != 1:
+        if ("data" in self.model_fields_set) == ("values" in self.model_fields_set):
             raise PydanticCustomError("tensor_form", "exactly one of data and values is required")
         return self
 

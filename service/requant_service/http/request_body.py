@@ -99,7 +99,8 @@ class ChunkReader(ABC):
 
     async def next_bytes(self) -> bytes:
         """Return what comes next, as much as has arrived: at least a byte, unless the body ends. It is not consumed."""
-        await self._next_chunk()
+        if self._at == len(self._chunk):
+            await self._next_chunk()
         return self._chunk[self._at :]
 
     def consume(self, count: int) -> None:

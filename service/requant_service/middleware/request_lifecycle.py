@@ -24,7 +24,7 @@ from requant_service.runtime.request_context import (
     begin_request,
     ignore_float_exceptions,
 )
-from requant_service.runtime.runtime import HealthStatus, Runtime
+from requant_service.runtime.runtime import RUNTIME_KEY, HealthStatus, Runtime
 
 # A remaining body of at most this many bytes, as its Content-Length says, is left to uvicorn: the connection is kept.
 _MAX_UNREAD_BYTES = 64 << 10
@@ -56,7 +56,7 @@ class RequestLifecycle:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        running = self._running
+        running = scope[RUNTIME_KEY] = self._running
         ignore_float_exceptions()
         reservation = Reservation(running.memory_budget)
         context = begin_request(scope, reservation)

@@ -140,11 +140,14 @@ async def _convert(reader: BodyReader, file: _File, running: Runtime) -> Respons
     async def end() -> None:
         if not reader.at_end:
             await reader.skip_rest()
-        file.array.check_size(reader.received - header_bytes)
+        check(reader.received)
+
+    def check(body_bytes: int) -> None:
+        if body_bytes - header_bytes != file.bytes_left:
+            file.array.check_size(body_bytes - header_bytes)
 
     if reader.declared is not None:
-        if reader.declared - header_bytes != file.bytes_left:
-            file.array.check_size(reader.declared - header_bytes)
+        check(reader.declared)
     elif file.bytes_left > running.settings.max_binary_bytes:
         await end()  # more than can come: that it does not is all that is left to see
     if file.bytes_before:

@@ -165,7 +165,8 @@ class Reservation:
     def end(self) -> None:
         """Hold nothing any more."""
         if self.held:
-            self.shrink(self.held)
+            self._budget.give_back(self.held)
+            self.held = 0
 
     def __enter__(self) -> Reservation:
         return self

@@ -269,9 +269,13 @@ def _in_daemon_thread(work: Callable[[], int]) -> Future[int]:
     return result
 
 
+RUNTIME_KEY = "requant.runtime"
+"""Where the outermost layer puts the runtime into the scope of a request."""
+
+
 def runtime(request: Request) -> Runtime:
     """Return the runtime of the application that serves `request`."""
-    running: Runtime = request.scope["app"].state.runtime
+    running: Runtime = request.scope[RUNTIME_KEY]
     return running
 
 

@@ -374,7 +374,8 @@ class Conversion:
 
         Raise TensorDataError for a number that its type does not hold. `counts` is that of Plan.step.
         """
-        source = self.unpacked(source, start)
+        if self._packed_in is not None:
+            source = self.unpacked(source, start)
         if self._checks_bounds:
             self.plan.check_bounds(source, start)
         if self._packed_out is None:

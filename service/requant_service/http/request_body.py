@@ -23,7 +23,7 @@ from starlette.types import Message, Receive, Scope
 
 from requant.errors import LimitError, MalformedRequestError, UnreadableEncodingError, excerpt
 from requant_service.runtime.executor import Executor
-from requant_service.runtime.request_context import Reserve, context_of, reserver
+from requant_service.runtime.request_context import Reserve, context_of
 
 _FORM = "application/x-www-form-urlencoded"
 _ELSEWHERE = {
@@ -199,8 +199,9 @@ class BodyReader(ChunkReader):
     """
 
     def __init__(self, scope: Scope, receive: Receive, limit: int, *, compressed: bool = False) -> None:
-        declared = context_of(scope).headers.body_bytes
-        super().__init__(limit, None if compressed else declared, reserver(scope))
+        context = context_of(scope)
+        declared = context.headers.body_bytes
+        super().__init__(limit, None if compressed else declared, context.reserve)
         self._receive = receive
         if declared is not None and declared > limit:
             raise LimitError(f"the body has {declared} bytes; the limit is {limit}", limit=limit)

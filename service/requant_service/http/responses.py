@@ -54,12 +54,9 @@ class BuffersResponse(Response):
         self.status_code = 200
         self.background = None
         self.buffers = list(buffers)
-        self.length = sum(map(len, self.buffers))
-        self.raw_headers = [
-            *headers,
-            (b"content-length", b"%d" % self.length),
-            (b"content-type", media_type.encode("latin-1")),
-        ]
+        length = self.length = sum(map(len, self.buffers))
+        described = (b"content-length", b"%d" % length), (b"content-type", media_type.encode("latin-1"))
+        self.raw_headers = [*headers, *described]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the head and then each buffer."""

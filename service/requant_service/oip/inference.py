@@ -141,11 +141,11 @@ class _Reply:
 
     def leaving(self, text: bytes, converted: Converted) -> Response:
         """Return the reply of a conversion whose output alone follows the JSON, which is `text` without the `id`."""
-        text = self.text(text)
-        if isinstance(converted.output, np.ndarray):
-            return BuffersResponse([text, bytes_of(converted.output)], BINARY, _length_field(text))
-        size = converted.result.planned.output_bytes
-        return StreamedResponse(text, converted.output, size, BINARY, _length_field(text))
+        text = text if self.id is None else self.text(text)
+        output, fields = converted.output, _length_field(text)
+        if isinstance(output, np.ndarray):
+            return BuffersResponse([text, bytes_of(output)], BINARY, fields)
+        return StreamedResponse(text, output, converted.result.planned.output_bytes, BINARY, fields)
 
 
 def _length_field(text: bytes) -> tuple[tuple[bytes, bytes], ...]:

@@ -76,12 +76,11 @@ def json_length(scope: Scope) -> int | None:
     length = fields.get(LENGTH_FIELD)
     if length is None:
         return None
-    text = length.decode("latin-1")
-    lengths = [text] if len(fields) == fields.count else Headers(scope=scope).getlist(LENGTH_HEADER)
-    if len(lengths) > 1 or not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
-        shown = excerpt(", ".join(lengths))
+    repeated = len(fields) < fields.count and len(Headers(scope=scope).getlist(LENGTH_HEADER)) > 1
+    if repeated or not (length.isdigit() and len(length) <= _MAX_DIGITS):
+        shown = excerpt(", ".join(Headers(scope=scope).getlist(LENGTH_HEADER)))
         raise MalformedRequestError(f"the Inference-Header-Content-Length is {shown!r}; expected one decimal number")
-    return int(text)
+    return int(length)
 
 
 @dataclass(frozen=True, slots=True)

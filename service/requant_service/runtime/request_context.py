@@ -59,6 +59,13 @@ class HeaderFields(dict[bytes, bytes]):
         return sent.decode("ascii") if sent is not None and _REQUEST_ID.fullmatch(sent) else None
 
 
+Reserve = Callable[[int], Awaitable[None]]
+
+
+async def _uncounted(byte_count: int) -> None:
+    """Reserve nothing, outside of the service."""
+
+
 class ClientLeftError(BaseException):
     """The client has closed the connection, so the work for it stops. Only the request lifecycle catches it."""
 
@@ -99,6 +106,11 @@ class RequestContext:
         return "" if matched is None else matched[1].decode("ascii")
 
     @property
+    def reserve(self) -> Reserve:
+        """What reserves so many more bytes until the response is sent, or raises LimitError or OverloadedError."""
+        return _uncounted if self.reservation is None else self.reservation.grow
+
+    @property
     def elapsed(self) -> float:
         """The seconds since the head of the request."""
         return perf_counter() - self.began
@@ -120,7 +132,7 @@ class RequestContext:
             1e3 * self.received,
             1e3 * self.waited,
             1e3 * self.worked,
-            1e3 * self.elapsed,
+            1e3 * (perf_counter() - self.began),
         )
 
 
@@ -164,22 +176,6 @@ def context_of(scope: MutableMapping[str, Any]) -> RequestContext:
     return context
 
 
-Reserve = Callable[[int], Awaitable[None]]
-
-
-def reserver(scope: MutableMapping[str, Any]) -> Reserve:
-    """Return what reserves so many more bytes for a request, until its response is sent.
-
-    It raises LimitError or OverloadedError.
-    """
-    reservation = context_of(scope).reservation
-    return _uncounted if reservation is None else reservation.grow
-
-
-async def _uncounted(byte_count: int) -> None:
-    """Reserve nothing, outside of the service."""
-
-
 async def reserve_memory(scope: MutableMapping[str, Any], byte_count: int) -> None:
-    """Reserve `byte_count` more bytes for a request, as `reserver` does."""
-    await reserver(scope)(byte_count)
+    """Reserve `byte_count` more bytes for a request, as its context's `reserve` does."""
+    await context_of(scope).reserve(byte_count)

@@ -169,7 +169,7 @@ class Runtime:
 
     def require_ready(self) -> None:
         """Refuse work before the kernels in the cache have been checked. Raise UnavailableError."""
-        if self.status not in _WORKING:
+        if self._status not in _WORKING:
             raise UnavailableError(f"the service is {self.status} and accepts no work")
 
     async def warm_up(self) -> None:

@@ -187,9 +187,12 @@ class HttpProtocol(asyncio.Protocol):
 
     def _is_idle(self) -> bool:
         """Return whether the next byte begins a request that can be parsed now."""
-        stage = self._read_timeouts.stage
-        between = stage is Stage.COMPLETE or stage is Stage.FIRST_HEAD
-        return between and not self.flow and not self._scheduled and not self._is_answering()
+        stage, exchange = self._read_timeouts.stage, self.exchange
+        if stage is Stage.COMPLETE:
+            between = exchange is None or exchange.response_complete
+        else:
+            between = stage is Stage.FIRST_HEAD
+        return between and not self.flow and not self._scheduled
 
     def _parse_whole(self, data: bytes) -> bytes:
         """Parse a head that was received in one piece, as most are, and what came with it of a body of stated length.
@@ -229,7 +232,8 @@ class HttpProtocol(asyncio.Protocol):
         if self.transport.is_closing():
             self.flow.clear()
             return
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         if self._fault is not None:
             self._fail(self._fault)
         elif self.flow:

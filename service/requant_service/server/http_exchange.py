@@ -183,12 +183,14 @@ class HttpExchange:
         """Keep a part of the body until the application receives it. `body_bytes` is how much is kept."""
         self._chunks.append(chunk)
         self.body_bytes += len(chunk)
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def body_ends(self) -> None:
         """The body was received."""
         self._unread_end = True
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def disconnect(self) -> None:
         """The connection is lost or will be closed. The application sees that its client has left."""
@@ -229,7 +231,8 @@ class HttpExchange:
         if self._expects_continue and not self._transport.is_closing():
             self._expects_continue = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._flow.resume_reading()
+        if self._flow.read_paused:
+            self._flow.resume_reading()
         while not (self._chunks or self._unread_end or self.disconnected or self.response_complete):
             self._waiter = asyncio.get_running_loop().create_future()
             try:
@@ -293,7 +296,8 @@ class HttpExchange:
                 self._transport.writelines((head, body))
         if not more:
             self.response_complete = True
-            self._wake()
+            if self._waiter is not None:
+                self._wake()
             if not self.keep_alive:
                 self._transport.close()
             self._on_response()

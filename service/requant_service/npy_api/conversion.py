@@ -52,11 +52,12 @@ SentArray: TypeAlias = NpyArray | SafetensorsTensor
 
 
 class _DecodedQuery(NamedTuple):
-    """A query, read, the file that it asks for, and the tensor that it names."""
+    """A query, read, the file that it asks for, the tensor that it names, and whether it leaves scales open."""
 
     query: ConversionQuery
     output: OutputFormat
     tensor: str | None
+    derives: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ async def convert_npy(request: Request, operation: Operation) -> Response:
     if decoded.tensor is not None:
         detail = "names a tensor of a safetensors file; the body is a .npy file"
         raise InvalidRequestError.of_field("/tensor", "extra_forbidden", detail, message=f"tensor: {detail}")
-    if decoded.query.conversion.leaves_scales_open:
+    if decoded.derives:
         array = NpyArray(npy.parse_header(text, length, running.settings.max_rank))
         with flat_pointers():
             return await _derive(reader, array, decoded, BINARY, running)
@@ -124,7 +125,7 @@ async def _convert_safetensors(
     if file is not None:
         return await _convert(reader, file, running)
     tensor = await read_tensor(text, decoded.tensor, reader, running)
-    if decoded.query.conversion.leaves_scales_open:
+    if decoded.derives:
         with flat_pointers():
             return await _derive(reader, tensor, decoded, reply, running)
     file = await _plan(tensor, decoded.query, reply, running)
@@ -137,11 +138,6 @@ async def _convert(reader: BodyReader, file: _File, running: Runtime) -> Respons
     """Convert what follows the header."""
     header_bytes = reader.consumed
 
-    async def end() -> None:
-        if not reader.at_end:
-            await reader.skip_rest()
-        check(reader.received)
-
     def check(body_bytes: int) -> None:
         if body_bytes - header_bytes != file.bytes_left:
             file.array.check_size(body_bytes - header_bytes)
@@ -149,10 +145,11 @@ async def _convert(reader: BodyReader, file: _File, running: Runtime) -> Respons
     if reader.declared is not None:
         check(reader.declared)
     elif file.bytes_left > running.settings.max_binary_bytes:
-        await end()  # more than can come: that it does not is all that is left to see
+        await reader.skip_rest()  # more than can come: that it does not is all that is left to see
+        check(reader.received)
     if file.bytes_before:
         await reader.skip(file.bytes_before)
-    converted = await convert_body(reader, file.planned, running, end)
+    converted = await convert_body(reader, file.planned, running, check)
     return file_response(converted, file.reply_head, file.reply_headers, file.reply_media_type)
 
 
@@ -162,7 +159,7 @@ async def _read_query(request: Request, operation: Operation, running: Runtime) 
         query, given = await read_conversion_query(request, operation, running, others)
     output = read_output_format(given)
     check_output_format(output, query.conversion)
-    return _DecodedQuery(query, output, given.get("tensor"))
+    return _DecodedQuery(query, output, given.get("tensor"), query.conversion.leaves_scales_open)
 
 
 async def _derive(

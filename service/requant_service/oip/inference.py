@@ -50,7 +50,7 @@ class _Body:
         """Receive the blobs, each to memory of its own, but for that of an input that is converted as it arrives."""
         head, reader = self.head, self.reader
         if reader.declared is not None:
-            self._check(reader.declared - self.json_bytes)
+            self.check(reader.declared)
         elif head.blob_bytes > reader.limit:
             await self.end()  # more than can come: only the end is still to be checked
         if head.arriving is not None and len(head.binary) == 1:
@@ -63,11 +63,12 @@ class _Body:
 
     async def end(self) -> None:
         """Receive what is left, and raise MalformedRequestError if the body has another length than its inputs."""
-        if not self.reader.at_end:
-            await self.reader.skip_rest()
-        self._check(self.reader.received - self.json_bytes)
+        await self.reader.skip_rest()
+        self.check(self.reader.received)
 
-    def _check(self, actual: int) -> None:
+    def check(self, body_bytes: int) -> None:
+        """Raise MalformedRequestError unless a body of so many bytes has the length that its inputs say."""
+        actual = body_bytes - self.json_bytes
         if actual != self.head.blob_bytes:
             raise oip.wrong_length(self.head.blob_bytes, actual, length_stated=self.length_stated)
 
@@ -170,7 +171,7 @@ async def _run_arriving(arriving: oip.InputHead, model: Model, version: str, bod
     # Another output in binary follows y, so y is made whole then.
     y_alone = y_is_alone(planned, head.wanted)
     try:
-        converted = await convert_body(body.reader, planned, running, body.end, whole=not y_alone)
+        converted = await convert_body(body.reader, planned, running, body.check, whole=not y_alone)
     except (TensorDataError, PreconditionError) as error:
         error.pointer = error.pointer or arriving.pointer
         raise

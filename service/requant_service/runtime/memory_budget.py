@@ -146,9 +146,11 @@ class Reservation:
 
     async def grow(self, byte_count: int) -> None:
         """Hold `byte_count` bytes more. Raise LimitError or OverloadedError."""
-        self._budget.check(self.held + byte_count)
-        if not self._budget.try_take(byte_count):
-            await self._budget.take(byte_count)
+        budget = self._budget
+        if self.held + byte_count > budget.budget:
+            budget.check(self.held + byte_count)
+        if not budget.try_take(byte_count):
+            await budget.take(byte_count)
         self.held += byte_count
 
     def try_grow(self, byte_count: int) -> bool:

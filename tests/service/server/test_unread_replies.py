@@ -146,6 +146,28 @@ def test_replies_that_nobody_takes(tmp_path: Path) -> None:
         assert median(slowest) < max(0.1, 10 * float(np.percentile(probe.seconds, 99)))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is looked up in /proc")
+def test_memory_goes_back_after_large_replies(tmp_path: Path) -> None:
+    """Replies of different sizes at once, all of them read."""
+    with started(tmp_path / "log", "--drain-seconds=0", f"--memory-bytes={BUDGET}") as (server, process):
+        connections = [server.connect() for _ in range(4)]
+        with contextlib.ExitStack() as stack:
+            for each in connections:
+                stack.enter_context(each)
+            idle = memory(process.pid)["VmRSS"]
+            sent = zip(connections, (8, 13, 21, 34), strict=True)
+            jobs = [threading.Thread(target=send, args=(each, requests(size)[0], size << 20)) for each, size in sent]
+            for job in jobs:
+                job.start()
+            for job in jobs:
+                job.join()
+            assert memory(process.pid)["VmHWM"] > idle + (64 << 20)
+            deadline = time.monotonic() + 20
+            while (now := memory(process.pid)["VmRSS"]) > idle + (32 << 20):
+                assert time.monotonic() < deadline, (now, idle)
+                time.sleep(0.1)
+
+
 class Library:
     """An allocator that counts how often it is trimmed, and by which threads."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 from collections.abc import Callable
 from itertools import pairwise
 from statistics import median
@@ -22,7 +23,7 @@ from uvicorn.server import ServerState
 from benchmarks.http.case import Case, npy_path, plan_for
 from benchmarks.http.floor import app as floor
 from requant_service.app import create_app
-from requant_service.middleware.request_lifecycle import Instrumentation, RequestLifecycle
+from requant_service.middleware.request_lifecycle import RequestLifecycle
 from requant_service.runtime.runtime import HealthStatus, Runtime
 from requant_service.runtime.settings import Settings
 from requant_service.server.http1_protocol import HttpProtocol, http_protocol
@@ -42,6 +43,9 @@ _FACES: dict[str, Callable[[Case], bytes]] = {
 class _Nowhere(asyncio.Transport):
     """A connection whose client takes everything at once."""
 
+    def __init__(self) -> None:
+        super().__init__({"socket": socket.socketpair()[0]})
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Drop what is written."""
 
@@ -56,6 +60,9 @@ class _Nowhere(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         """Return 0: nothing waits."""
         return 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Do nothing: nothing waits."""
 
     def resume_reading(self) -> None:
         """Do nothing: it is never paused."""
@@ -83,12 +90,10 @@ async def _measured(request: bytes) -> list[float]:
     app = create_app(Settings())
     running: Runtime = app.state.runtime
     running.status = HealthStatus.READY
-    lifecycle = RequestLifecycle(floor, running)
     path = request.split(b" ", 2)[1].partition(b"?")[0].decode()
     stacks = [
         _connection(floor),
-        _connection(lifecycle),
-        _connection(RequestLifecycle(Instrumentation(floor, running.metrics, {path}, log=False), running)),
+        _connection(RequestLifecycle(floor, running, {path}, log=False)),
         _connection(app),
     ]
     taken: list[list[float]] = [[] for _ in stacks]
@@ -120,8 +125,7 @@ def _kernel(case: Case) -> float:
 
 _LAYERS = (
     "HTTP/1.1: parser, limits on the head and on time, reply",
-    "memory, id, common headers, Server-Timing",
-    "metrics",
+    "memory, id, common headers, Server-Timing, metrics",
     "route, body, types, report, without the kernel",
     "kernel, called by its plan",
 )

@@ -27,7 +27,7 @@ from requant_service.json_api.routes import (
 )
 from requant_service.meta import routes as meta
 from requant_service.middleware.access import BearerAuth, Cors, CrossSiteProtection, allowed_hosts
-from requant_service.middleware.request_lifecycle import MONITORING, PROBES, Instrumentation, RequestLifecycle
+from requant_service.middleware.request_lifecycle import MONITORING, PROBES, RequestLifecycle
 from requant_service.npy_api import form_routes as forms
 from requant_service.npy_api import routes as npy
 from requant_service.oip import routes as oip
@@ -91,12 +91,7 @@ class MonitoringApplication(_RoutedStarlette):
         routers = [meta.router, oip.router, *([meta.metrics_router] if running.settings.metrics else [])]
         routes = [route for route in starlette_routes(routers) if route.path in MONITORING]
         paths = {route.path for route in routes}
-        super().__init__(
-            middleware=[
-                Middleware(RequestLifecycle, running),
-                Middleware(Instrumentation, running.metrics, paths, log=running.settings.access_log),
-            ]
-        )
+        super().__init__(middleware=[_lifecycle(running, paths)])
         self.router = PathRouter(routes)
         self.state.runtime = running
 
@@ -116,15 +111,18 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
             yield
 
 
+def _lifecycle(running: Runtime, paths: set[str]) -> Middleware:
+    return Middleware(RequestLifecycle, running, paths, log=running.settings.access_log)
+
+
 def _middleware(running: Runtime, paths: set[str]) -> list[Middleware]:
     """Return the layers around the router, the outermost first. `paths`: those of routes without parameters."""
     settings = running.settings
-    layers = [Middleware(RequestLifecycle, running)]
+    layers = [_lifecycle(running, paths)]
     if settings.telemetry:
         from requant_service.middleware.tracing import Tracing, tracer_to_collector
 
         layers.append(Middleware(Tracing, tracer_to_collector, paths))
-    layers.append(Middleware(Instrumentation, running.metrics, paths, log=settings.access_log))
     layers.append(Middleware(CrossSiteProtection, settings.cors_origins, allowed_hosts(settings)))
     if settings.cors_origins:
         layers.append(Middleware(Cors, settings.cors_origins))

@@ -11,7 +11,7 @@ does this operation or profile take it (UnsupportedError).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -62,15 +62,26 @@ def error_side(side: str) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def default_pointer(pointer: str, *kinds: type[RequantError]) -> Iterator[None]:
+class _DefaultPointer:
+    # Not a generator: every small request enters one, and that takes as long as reading its elements.
+
+    __slots__ = ("_kinds", "_pointer")
+
+    def __init__(self, pointer: str, kinds: tuple[type[RequantError], ...]) -> None:
+        self._pointer = pointer
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, self._kinds) and error.pointer is None:
+            error.pointer = self._pointer
+
+
+def default_pointer(pointer: str, *kinds: type[RequantError]) -> AbstractContextManager[None]:
     """Put `pointer` on an error that passes through without one; with `kinds`, only on errors of those classes."""
-    try:
-        yield
-    except RequantError as error:
-        if error.pointer is None and isinstance(error, kinds or RequantError):
-            error.pointer = pointer
-        raise
+    return _DefaultPointer(pointer, kinds or (RequantError,))
 
 
 @contextmanager

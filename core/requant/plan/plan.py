@@ -95,7 +95,7 @@ class Plan(ABC):
     _plain_report: Report = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_plain_report", Report(self.profile, self.rounding, self.elements, 0, 0, 0))
+        object.__setattr__(self, "_plain_report", Report(self.profile, str(self.rounding), self.elements, 0, 0, 0))
 
     @abstractmethod
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
@@ -117,7 +117,7 @@ class Plan(ABC):
         low, high, missing = tally[:3]
         if not (low or high or missing):
             return self._plain_report
-        return Report(self.profile, self.rounding, self.elements, low, high, missing)
+        return Report(self.profile, self._plain_report.rounding, self.elements, low, high, missing)
 
     def explain_undefined(self, counts: Array) -> str:
         """Say what the profile's arithmetic demands of the element, for the plans that demand anything."""
@@ -374,7 +374,8 @@ class Conversion:
 
         Raise TensorDataError for a number that its type does not hold. `counts` is that of Plan.step.
         """
-        source = self.unpacked(source, start)
+        if self._packed_in is not None:
+            source = self.unpacked(source, start)
         if self._checks_bounds:
             self.plan.check_bounds(source, start)
         if self._packed_out is None:

@@ -44,10 +44,10 @@ _PART, _DATA, _END_OF_PART, _END = range(4)
 _Event = tuple[int, bytes]
 
 
-def form_boundary(headers: Mapping[str, str]) -> bytes:
+def form_boundary(headers: Mapping[bytes, bytes]) -> bytes:
     """Return the boundary that the Content-Type states. Raise UnreadableEncodingError or MalformedRequestError."""
     require_media_type(headers, {MEDIA_TYPE})
-    media_type, options = parse_options_header(headers.get("content-type"))
+    media_type, options = parse_options_header(headers.get(b"content-type"))
     if not media_type:
         raise UnreadableEncodingError(f"there is no Content-Type; expected {MEDIA_TYPE}")
     boundary = options.get(b"boundary", b"")

@@ -13,8 +13,7 @@ from __future__ import annotations
 import ctypes
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from starlette.types import Message, Receive, Scope
 
 from requant.errors import LimitError, MalformedRequestError, UnreadableEncodingError, excerpt
 from requant_service.runtime.executor import Executor
-from requant_service.runtime.request_context import context_of, reserve_memory
+from requant_service.runtime.request_context import Reserve, context_of
 
 _FORM = "application/x-www-form-urlencoded"
 _ELSEWHERE = {
@@ -36,19 +35,19 @@ _ELSEWHERE = {
 _INITIAL_BYTES = 64 << 10
 
 
-def require_media_type(headers: Mapping[str, str], served: Collection[str]) -> None:
+def require_media_type(headers: Mapping[bytes, bytes], served: Collection[str]) -> None:
     """Refuse a body in another media type than the `served` ones. A missing media type counts as the right one."""
     media = media_type(headers)
     if media and media not in served:
         raise UnreadableEncodingError(_other_media_type(media, served))
-    coding = headers.get("content-encoding", "identity").strip().lower()
+    coding = headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
     if coding not in ("", "identity"):
         raise UnreadableEncodingError(f"the content encoding is {excerpt(coding)!r}; bodies are read uncompressed")
 
 
-def media_type(headers: Mapping[str, str]) -> str:
+def media_type(headers: Mapping[bytes, bytes]) -> str:
     """Return the media type of a body without its parameters, empty if there is none."""
-    return headers.get("content-type", "").partition(";")[0].strip().lower()
+    return headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
 
 
 def _other_media_type(media: str, served: Collection[str]) -> str:
@@ -67,7 +66,7 @@ class ChunkReader(ABC):
     kept is reserved first (`requant_service.runtime.memory_budget`).
     """
 
-    def __init__(self, limit: int, declared: int | None, reserve: Callable[[int], Awaitable[None]]) -> None:
+    def __init__(self, limit: int, declared: int | None, reserve: Reserve) -> None:
         self.limit = limit
         self.reserve = reserve
         self.declared = declared
@@ -93,9 +92,15 @@ class ChunkReader(ABC):
         """How many bytes were handed out."""
         return self.received - len(self._chunk) + self._at
 
+    @property
+    def at_end(self) -> bool:
+        """Whether all has come and was handed out."""
+        return not self._more and self._at == len(self._chunk)
+
     async def next_bytes(self) -> bytes:
         """Return what comes next, as much as has arrived: at least a byte, unless the body ends. It is not consumed."""
-        await self._next_chunk()
+        if self._at == len(self._chunk):
+            await self._next_chunk()
         return self._chunk[self._at :]
 
     def consume(self, count: int) -> None:
@@ -104,6 +109,8 @@ class ChunkReader(ABC):
 
     async def head(self, count: int) -> bytes:
         """Return the next `count` bytes, or as many as there are: for the few that come before the elements."""
+        if self._at == len(self._chunk) and self._more:
+            self._chunk, self._at = await self._message(), 0
         stop = self._at + count
         if stop <= len(self._chunk):
             head = self._chunk[self._at : stop]
@@ -123,7 +130,7 @@ class ChunkReader(ABC):
         that make no whole group, and then an empty array. Bytes that make no element stay unread.
         """
         granule = dtype.itemsize * group
-        if not await self._next_chunk():
+        if self._at == len(self._chunk) and not await self._next_chunk():
             return np.empty(0, dtype)
         while (available := len(self._chunk) - self._at) < granule and self._more:
             self._chunk, self._at = self._chunk[self._at :] + await self._message(), 0
@@ -177,7 +184,8 @@ class ChunkReader(ABC):
     async def skip_rest(self) -> int:
         """Receive the rest without keeping it. Return its length."""
         skipped = 0
-        while await self._next_chunk():
+        while self._more or self._at < len(self._chunk):
+            await self._next_chunk()
             skipped += len(self._chunk) - self._at
             self._at = len(self._chunk)
         return skipped
@@ -191,20 +199,12 @@ class BodyReader(ChunkReader):
     """
 
     def __init__(self, scope: Scope, receive: Receive, limit: int, *, compressed: bool = False) -> None:
-        super().__init__(limit, None, partial(reserve_memory, scope))
+        context = context_of(scope)
+        declared = context.headers.body_bytes
+        super().__init__(limit, None if compressed else declared, context.reserve)
         self._receive = receive
-        fields = context_of(scope).headers
-        text = fields.get(b"content-length")
-        if text is not None and not (text.isdigit() and len(text) < 20):
-            shown = excerpt(text.decode("latin-1"))
-            raise MalformedRequestError(f"the Content-Length is {shown!r}; expected a decimal number")
-        self.declared = None if text is None else int(text)
-        if text is None and b"transfer-encoding" not in fields:
-            self.declared = 0
-        if self.declared is not None and self.declared > limit:
-            raise LimitError(f"the body has {self.declared} bytes; the limit is {limit}", limit=limit)
-        if compressed:
-            self.declared = None
+        if declared is not None and declared > limit:
+            raise LimitError(f"the body has {declared} bytes; the limit is {limit}", limit=limit)
 
     async def _message(self) -> bytes:
         """Receive one message, and return the part of the body that it brings."""
@@ -219,12 +219,17 @@ class BodyReader(ChunkReader):
             raise LimitError(f"the body exceeds the limit of {self.limit} bytes", limit=self.limit)
         return chunk
 
-    async def text(self) -> bytearray:
+    async def text(self) -> bytes | bytearray:
         """Return all that is left of the body as one text."""
         if self.declared is None:
             return bytearray((await self.rest()).data)
         room = self.declared - self.received + len(self._chunk) - self._at
         await self.reserve(room)
+        arrived = await self.next_bytes()
+        if len(arrived) == room:
+            # All in one read, and there it stays.
+            self.consume(room)
+            return arrived
         whole = _bytearray(room)
         filled = await self.fill(memoryview(whole))
         del whole[filled:]

@@ -31,6 +31,7 @@ Header = tuple[bytes, bytes]
 
 # Up to here one copy is cheaper than one more call of the transport, and hashing than a change of thread.
 _SMALL = 64 << 10
+_COPIED = 4 << 10
 # A longer buffer is sent in parts of this size.
 _PART = 256 << 10
 _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
@@ -53,9 +54,9 @@ class BuffersResponse(Response):
         self.status_code = 200
         self.background = None
         self.buffers = list(buffers)
-        self.length = sum(map(len, self.buffers))
-        content = ((b"content-length", b"%d" % self.length), (b"content-type", media_type.encode("latin-1")))
-        self.raw_headers = [*headers, *content]
+        length = self.length = sum(map(len, self.buffers))
+        described = (b"content-length", b"%d" % length), (b"content-type", media_type.encode("latin-1"))
+        self.raw_headers = [*headers, *described]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the head and then each buffer."""
@@ -121,8 +122,15 @@ class StreamedResponse(Response):
 def _wants_digest(scope: Scope) -> bool:
     """Return whether `Want-Repr-Digest` asks for SHA-256, with any preference but 0 (RFC 9530)."""
     field = context_of(scope).headers.get(b"want-repr-digest")
-    wishes = [] if field is None else [wish.partition(b"=") for wish in field.split(b",")]
+    if field is None:
+        return False
+    wishes = [wish.partition(b"=") for wish in field.split(b",")]
     return any(name.strip().lower() == b"sha-256" and preference.strip() != b"0" for name, _, preference in wishes)
+
+
+def bytes_of(array: NDArray[Any]) -> Buffer:
+    """Return the bytes of a contiguous array: its own memory, unless it is so small that a copy costs less."""
+    return array.tobytes() if array.nbytes <= _COPIED else array.view(np.uint8).data
 
 
 def json_text(value: Any) -> bytes:

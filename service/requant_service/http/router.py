@@ -90,11 +90,11 @@ class PathRouter(Router):
                 return route, scope
         return None
 
-    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or the lifespan."""
         match = self.matching(scope["path"]) if scope["type"] == "http" else None
         if match is None:
-            await super().app(scope, receive, send)
+            await super().__call__(scope, receive, send)
             return
         scope["route"], matched = match
         scope.update(matched)

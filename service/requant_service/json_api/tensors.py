@@ -68,9 +68,16 @@ def output_pieces(
     type_: TensorType, elements: Array, *, in_values: bool, dense: bool = False, text: str = ""
 ) -> list[Buffer]:
     """Return a tensor as pieces of JSON, the data a piece of their own. `text`: of the type, where it is known."""
-    head = b'{"type":' + json_text(text or print_type(type_)) + (b',"values":' if in_values else b',"data":"')
+    head = b'{"type":' + _type_text(text or print_type(type_))
     if in_values:
-        return [head, values.encode_elements(type_.element, elements), b"}"]
+        return [head + b',"values":', values.encode_elements(type_.element, elements), b"}"]
     width = dense_width(type_) if dense else None
     data = elements if width is None else pack(elements, width)
-    return [head, base64_tensor.encode(data), b'"}']
+    return [head + b',"data":"', base64_tensor.encode(data), b'"}']
+
+
+def _type_text(text: str) -> bytes:
+    """Return the text of a type in JSON. Nearly all are ASCII without anything to escape."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return b'"%b"' % text.encode("ascii")
+    return json_text(text)

@@ -6,7 +6,6 @@ a small tensor that costs more than its arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -41,7 +40,7 @@ from requant_service.operations.conversion_call import (
 )
 from requant_service.operations.conversion_query import ConversionQuery, read_conversion_query
 from requant_service.operations.conversion_run import convert_body
-from requant_service.runtime.request_context import context_of, reserve_memory
+from requant_service.runtime.request_context import context_of
 from requant_service.runtime.runtime import Runtime, require_ready
 
 # The last is the default of `curl --data-binary`.
@@ -49,17 +48,16 @@ _MEDIA_TYPES = frozenset(
     {BINARY, "application/x-npy", "application/x-binary", *MEDIA_TYPES, "application/x-www-form-urlencoded"}
 )
 
-
-Reserve = Callable[[int], Awaitable[None]]
 SentArray: TypeAlias = NpyArray | SafetensorsTensor
 
 
 class _DecodedQuery(NamedTuple):
-    """A query, read, the file that it asks for, and the tensor that it names."""
+    """A query, read, the file that it asks for, the tensor that it names, and whether it leaves scales open."""
 
     query: ConversionQuery
     output: OutputFormat
     tensor: str | None
+    derives: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,33 +80,32 @@ async def convert_npy(request: Request, operation: Operation) -> Response:
     key = (scope["path"], scope["query_string"], sent.get(b"content-type"), sent.get(b"content-encoding"))
     decoded: _DecodedQuery | None = running.decoded.get(key)
     if decoded is None:
-        require_media_type(request.headers, _MEDIA_TYPES)
+        require_media_type(sent, _MEDIA_TYPES)
         decoded = await _read_query(request, operation, running)
         running.decoded.put(key, decoded, plan_bytes(None, len(scope["query_string"])))
     reader = BodyReader(scope, request.receive, running.settings.max_binary_bytes)
-    reserve = partial(reserve_memory, scope)
     text = await short_header_text(reader)
     if text is None:
         start = await reader.head(npy.SHORT_START_BYTES)
-        if begins_safetensors(start, media_type(request.headers)):
+        if begins_safetensors(start, media_type(sent)):
             accept = request.headers.get("accept", "")
-            return await _convert_safetensors(reader, start, key, decoded, accept, running, reserve)
+            return await _convert_safetensors(reader, start, key, decoded, accept, running)
         text, length = await long_header_text(reader, start)
     else:
         length = len(text)
     if decoded.tensor is not None:
         detail = "names a tensor of a safetensors file; the body is a .npy file"
         raise InvalidRequestError.of_field("/tensor", "extra_forbidden", detail, message=f"tensor: {detail}")
-    if decoded.query.conversion.leaves_scales_open:
+    if decoded.derives:
         array = NpyArray(npy.parse_header(text, length, running.settings.max_rank))
         with flat_pointers():
-            return await _derive(reader, array, decoded, BINARY, running, reserve)
+            return await _derive(reader, array, decoded, BINARY, running)
     file: _File | None = running.decoded.get((*key, text))
     if file is None:
         array = NpyArray(npy.parse_header(text, length, running.settings.max_rank))
         file = await _plan(array, decoded.query, BINARY, running)
         running.decoded.put((*key, text), file, plan_bytes(file.planned.plan, decoded.query.characters))
-    return await _convert(reader, file, running, reserve)
+    return await _convert(reader, file, running)
 
 
 async def _convert_safetensors(
@@ -118,7 +115,6 @@ async def _convert_safetensors(
     decoded: _DecodedQuery,
     accept: str,
     running: Runtime,
-    reserve: Reserve,
 ) -> Response:
     """Convert a tensor of a safetensors file whose first bytes are `start`. What short headers mean is kept."""
     text = await header_text(reader, start)
@@ -127,33 +123,33 @@ async def _convert_safetensors(
     kept = len(text) <= npy.MAX_HEADER_BYTES
     file: _File | None = running.decoded.get(key) if kept else None
     if file is not None:
-        return await _convert(reader, file, running, reserve)
+        return await _convert(reader, file, running)
     tensor = await read_tensor(text, decoded.tensor, reader, running)
-    if decoded.query.conversion.leaves_scales_open:
+    if decoded.derives:
         with flat_pointers():
-            return await _derive(reader, tensor, decoded, reply, running, reserve)
+            return await _derive(reader, tensor, decoded, reply, running)
     file = await _plan(tensor, decoded.query, reply, running)
     if kept:
         running.decoded.put(key, file, plan_bytes(file.planned.plan, decoded.query.characters))
-    return await _convert(reader, file, running, reserve)
+    return await _convert(reader, file, running)
 
 
-async def _convert(reader: BodyReader, file: _File, running: Runtime, reserve: Reserve) -> Response:
+async def _convert(reader: BodyReader, file: _File, running: Runtime) -> Response:
     """Convert what follows the header."""
     header_bytes = reader.consumed
 
-    async def end() -> None:
-        await reader.skip_rest()
-        file.array.check_size(reader.received - header_bytes)
+    def check(body_bytes: int) -> None:
+        if body_bytes - header_bytes != file.bytes_left:
+            file.array.check_size(body_bytes - header_bytes)
 
     if reader.declared is not None:
-        if reader.declared - header_bytes != file.bytes_left:
-            file.array.check_size(reader.declared - header_bytes)
+        check(reader.declared)
     elif file.bytes_left > running.settings.max_binary_bytes:
-        await end()  # more than can come: that it does not is all that is left to see
+        await reader.skip_rest()  # more than can come: that it does not is all that is left to see
+        check(reader.received)
     if file.bytes_before:
         await reader.skip(file.bytes_before)
-    converted = await convert_body(reader, file.planned, running, reserve, end)
+    converted = await convert_body(reader, file.planned, running, check)
     return file_response(converted, file.reply_head, file.reply_headers, file.reply_media_type)
 
 
@@ -163,11 +159,11 @@ async def _read_query(request: Request, operation: Operation, running: Runtime) 
         query, given = await read_conversion_query(request, operation, running, others)
     output = read_output_format(given)
     check_output_format(output, query.conversion)
-    return _DecodedQuery(query, output, given.get("tensor"))
+    return _DecodedQuery(query, output, given.get("tensor"), query.conversion.leaves_scales_open)
 
 
 async def _derive(
-    reader: BodyReader, array: SentArray, decoded: _DecodedQuery, reply: str, running: Runtime, reserve: Reserve
+    reader: BodyReader, array: SentArray, decoded: _DecodedQuery, reply: str, running: Runtime
 ) -> Response:
     """Receive all of a tensor, find scales for it, and quantize it. `reply`: the media type of a file without them."""
     header_bytes, query = reader.consumed, decoded.query
@@ -184,7 +180,7 @@ async def _derive(
     array.check_size(reader.received - header_bytes)
     source, head = data.view(planned.input_dtype), partial(_head, array, reply)
     with array.advising(call):
-        return await quantize_deriving(planned, source, decoded.output, running, reserve, head, reply)
+        return await quantize_deriving(planned, source, decoded.output, running, reader.reserve, head, reply)
 
 
 def _head(array: SentArray, reply: str, planned: PlannedConversion) -> bytes:

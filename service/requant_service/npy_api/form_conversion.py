@@ -61,7 +61,7 @@ from requant_service.operations.parameters.tensors import (
     read_storage_type,
 )
 from requant_service.operations.types import CHARACTERS_PER_SCALE, read_type
-from requant_service.runtime.request_context import reserve_memory
+from requant_service.runtime.request_context import context_of, reserve_memory
 from requant_service.runtime.runtime import Runtime, require_ready
 from requant_service.runtime.settings import Settings
 
@@ -119,7 +119,7 @@ def form_fields(operation: Operation) -> list[str]:
 async def convert_form(request: Request, operation: Operation) -> Response:
     """Receive all fields, then plan, convert and reply."""
     running, scope = require_ready(request), request.scope
-    boundary = form_boundary(request.headers)
+    boundary = form_boundary(context_of(scope).headers)
     reader = BodyReader(scope, request.receive, running.settings.max_binary_bytes)
     form = await _receive(FormReader(reader, boundary), operation, running.settings)
     reserve = partial(reserve_memory, scope)

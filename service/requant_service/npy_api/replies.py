@@ -6,7 +6,7 @@ import numpy as np
 from starlette.responses import Response
 
 from requant_service.http.openapi_operation import BINARY
-from requant_service.http.responses import BuffersResponse, Header, StreamedResponse
+from requant_service.http.responses import BuffersResponse, Header, StreamedResponse, bytes_of
 from requant_service.npy_api.format import write_header
 from requant_service.operations.conversion_call import ConversionResult, PlannedConversion
 from requant_service.operations.conversion_run import Converted
@@ -38,5 +38,5 @@ def file_response(converted: Converted, head: bytes, headers: tuple[Header, ...]
     """Return the output of a conversion as a file, given what is the same for all data."""
     fields = (*headers, saturated_header(converted.result))
     if isinstance(converted.output, np.ndarray):
-        return BuffersResponse([head, converted.output.view(np.uint8).data], media_type, fields)
+        return BuffersResponse([head, bytes_of(converted.output)], media_type, fields)
     return StreamedResponse(head, converted.output, converted.result.planned.output_bytes, media_type, fields)

@@ -18,7 +18,7 @@ from requant_service.http.json_body import MEDIA_TYPE, reserve_for_objects, toke
 from requant_service.http.openapi_operation import BINARY
 from requant_service.http.query import read_query
 from requant_service.http.request_body import BodyReader, open_body
-from requant_service.http.responses import Buffer, BuffersResponse, StreamedResponse, json_text
+from requant_service.http.responses import Buffer, BuffersResponse, StreamedResponse, bytes_of, json_text
 from requant_service.oip import wire as oip
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES
@@ -29,7 +29,6 @@ from requant_service.oip.parameters import Value, completed
 from requant_service.oip.wire import InferenceHead, head_text, read_head
 from requant_service.operations.conversion_run import Converted, convert_body
 from requant_service.runtime.executor import TOKENS_PER_CHARACTER
-from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import Runtime, require_ready
 from requant_service.runtime.settings import Settings
 
@@ -39,37 +38,37 @@ _SHORT_JSON = 16 << 10
 
 @dataclass(slots=True)
 class _Body:
-    """The body of a request: its head, the blobs that were received, and whether the first input is still to come."""
+    """The body of a request: its head, and the blobs that were received."""
 
     reader: BodyReader
     json_bytes: int
     length_stated: bool
     head: InferenceHead
     blobs: oip.Blobs = field(default_factory=list)
-    first_arrives: bool = False
 
-    async def receive(self, first: str | None, limit: int) -> None:
-        """Receive the blobs, each to memory of its own, but for that of the input `first` if it is the last one.
-
-        The body has at most `limit` bytes.
-        """
-        binary, reader = self.head.binary, self.reader
+    async def receive(self) -> None:
+        """Receive the blobs, each to memory of its own, but for that of an input that is converted as it arrives."""
+        head, reader = self.head, self.reader
         if reader.declared is not None:
-            self._check(reader.declared - self.json_bytes)
-        elif self.head.blob_bytes > limit:
+            self.check(reader.declared)
+        elif head.blob_bytes > reader.limit:
             await self.end()  # more than can come: only the end is still to be checked
-        self.first_arrives = bool(binary) and binary[-1].name == first
-        for head in binary[:-1] if self.first_arrives else binary:
-            self.blobs.append((head, await reader.take(head.blob_bytes)))
-        if not self.first_arrives or any(len(blob) < head.blob_bytes for head, blob in self.blobs):
+        if head.arriving is not None and len(head.binary) == 1:
+            return
+        for each in head.binary:
+            if each is not head.arriving:
+                self.blobs.append((each, await reader.take(each.blob_bytes)))
+        if head.arriving is None or any(len(blob) < each.blob_bytes for each, blob in self.blobs):
             await self.end()
 
     async def end(self) -> None:
         """Receive what is left, and raise MalformedRequestError if the body has another length than its inputs."""
         await self.reader.skip_rest()
-        self._check(self.reader.received - self.json_bytes)
+        self.check(self.reader.received)
 
-    def _check(self, actual: int) -> None:
+    def check(self, body_bytes: int) -> None:
+        """Raise MalformedRequestError unless a body of so many bytes has the length that its inputs say."""
+        actual = body_bytes - self.json_bytes
         if actual != self.head.blob_bytes:
             raise oip.wrong_length(self.head.blob_bytes, actual, length_stated=self.length_stated)
 
@@ -87,7 +86,7 @@ async def infer(request: Request, model: Model, version: str) -> Response:
     reply = _Reply(model, version, running)
     if raw:
         body = await _receive_raw(reader, model, query)
-        return await _run_in_memory(request, model, version, body, reply, in_query=True)
+        return await _run_in_memory(model, version, body, reply, in_query=True)
     text = await _receive_json(reader, length, settings)
     cut = head_text(text)
     key = (model.name, version, cut.before, cut.after)
@@ -97,12 +96,11 @@ async def infer(request: Request, model: Model, version: str) -> Response:
         head = await _decode(request, text, model, running)
     reply.id = head.id if cut.id is None else cut.id
     body = _Body(reader, len(text), length is not None, head)
-    arrives = model.conversion is not None and not model.needs_input(head.parameters) and not head.uses_shared_memory
-    await body.receive(model.inputs[0].name if arrives else None, limit)
-    if body.first_arrives:
-        response = await _run_arriving(request, model, version, body, reply)
+    await body.receive()
+    if head.arriving is None:
+        response = await _run_in_memory(model, version, body, reply)
     else:
-        response = await _run_in_memory(request, model, version, body, reply)
+        response = await _run_arriving(head.arriving, model, version, body, reply)
     if not kept and cut.is_text_of(head):
         running.decoded.put(key, head, head.held_bytes(len(text)))
     return response
@@ -144,31 +142,27 @@ class _Reply:
 
     def leaving(self, text: bytes, converted: Converted) -> Response:
         """Return the reply of a conversion whose output alone follows the JSON, which is `text` without the `id`."""
-        text = self.text(text)
-        if isinstance(converted.output, np.ndarray):
-            return BuffersResponse([text, converted.output.view(np.uint8).data], BINARY, _length_field(text))
-        size = converted.result.planned.output_bytes
-        return StreamedResponse(text, converted.output, size, BINARY, _length_field(text))
+        text = text if self.id is None else self.text(text)
+        output, fields = converted.output, _length_field(text)
+        if isinstance(output, np.ndarray):
+            return BuffersResponse([text, bytes_of(output)], BINARY, fields)
+        return StreamedResponse(text, output, converted.result.planned.output_bytes, BINARY, fields)
 
 
 def _length_field(text: bytes) -> tuple[tuple[bytes, bytes], ...]:
     return ((oip.LENGTH_FIELD, b"%d" % len(text)),)
 
 
-async def _run_in_memory(
-    request: Request, model: Model, version: str, body: _Body, reply: _Reply, *, in_query: bool = False
-) -> Response:
+async def _run_in_memory(model: Model, version: str, body: _Body, reply: _Reply, *, in_query: bool = False) -> Response:
     """Run a call whose inputs were received whole."""
     running, head = reply.running, body.head
     call = Call(version, inputs_of(head, body.blobs), head.parameters, running.settings, in_query)
-    reserve = partial(reserve_memory, request.scope)
-    return await run_in_memory(model, head, call, running, reserve, partial(reply.response, head))
+    return await run_in_memory(model, head, call, running, body.reader.reserve, partial(reply.response, head))
 
 
-async def _run_arriving(request: Request, model: Model, version: str, body: _Body, reply: _Reply) -> Response:
-    """Run a model that is a conversion of its first input, which still arrives."""
+async def _run_arriving(arriving: oip.InputHead, model: Model, version: str, body: _Body, reply: _Reply) -> Response:
+    """Run a model that is a conversion of its first input, which is still `arriving`."""
     running, head = reply.running, body.head
-    arriving = body.head.binary[-1]
     planned = head.planned
     if planned is None:
         inputs = {**inputs_of(head, body.blobs), arriving.name: oip.tensor_of_blob(arriving, np.empty(0, np.uint8))}
@@ -176,9 +170,8 @@ async def _run_arriving(request: Request, model: Model, version: str, body: _Bod
         planned = await plan_conversion(model, head, call, running)
     # Another output in binary follows y, so y is made whole then.
     y_alone = y_is_alone(planned, head.wanted)
-    reserve = partial(reserve_memory, request.scope)
     try:
-        converted = await convert_body(body.reader, planned, running, reserve, body.end, whole=not y_alone)
+        converted = await convert_body(body.reader, planned, running, body.check, whole=not y_alone)
     except (TensorDataError, PreconditionError) as error:
         error.pointer = error.pointer or arriving.pointer
         raise

@@ -76,12 +76,11 @@ def json_length(scope: Scope) -> int | None:
     length = fields.get(LENGTH_FIELD)
     if length is None:
         return None
-    text = length.decode("latin-1")
-    lengths = [text] if len(fields) == len(scope["headers"]) else Headers(scope=scope).getlist(LENGTH_HEADER)
-    if len(lengths) > 1 or not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
-        shown = excerpt(", ".join(lengths))
+    repeated = len(fields) < fields.count and len(Headers(scope=scope).getlist(LENGTH_HEADER)) > 1
+    if repeated or not (length.isdigit() and len(length) <= _MAX_DIGITS):
+        shown = excerpt(", ".join(Headers(scope=scope).getlist(LENGTH_HEADER)))
         raise MalformedRequestError(f"the Inference-Header-Content-Length is {shown!r}; expected one decimal number")
-    return int(text)
+    return int(length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +348,8 @@ def _invalid(place: str, detail: str) -> RequantError:
 _ID = rb'"id"\s*:\s*"([ !#-\[\]-~]{0,%d})"' % schemas.LONGEST_ID
 _FIRST_ID = re.compile(rb"\{\s*" + _ID)
 _LAST_ID = re.compile(rb",\s*" + _ID + rb"\s*\}\s*\Z")
-# An `id` at the end is looked for in so many bytes.
+# An `id` is looked for in so many bytes at the beginning, and at the end.
+_FIRST_BYTES = 32
 _LAST_BYTES = schemas.LONGEST_ID + 32
 
 
@@ -360,7 +360,8 @@ class InferenceHead:
     `heads`: its inputs, in order. `inputs`: those whose elements were in the head. `wanted`: the outputs by name, each
     with whether it is sent in binary. `planned` is what it means for a model that is a conversion, if no other input
     has a say in that, or `whole` if that takes its input whole; `replied` is the last result of `planned` with the JSON
-    of its reply. `input_regions` and `output_regions`: where in shared memory tensors are, or are wanted;
+    of its reply. `arriving`: the input that is converted while it arrives, as the last one of the body.
+    `input_regions` and `output_regions`: where in shared memory tensors are, or are wanted;
     `uses_shared_memory`: whether there are any.
     """
 
@@ -373,6 +374,7 @@ class InferenceHead:
     planned: PlannedConversion | None = None
     whole: WholeConversion | None = None
     replied: tuple[ConversionResult, bytes] | None = None
+    arriving: InputHead | None = None
     output_regions: Mapping[str, RegionPart] = field(default_factory=dict)
     input_regions: Mapping[str, RegionPart] = field(init=False)
     uses_shared_memory: bool = field(init=False)
@@ -409,7 +411,7 @@ class HeadText(NamedTuple):
 
 def head_text(text: bytes) -> HeadText:
     """Cut the `id` out of the JSON of a head, if it is the first or the last member."""
-    matched = _FIRST_ID.match(text)
+    matched = _FIRST_ID.match(text) if text.find(b'"id"', 0, _FIRST_BYTES) > 0 else None
     if matched is None and text.find(b'"id"', -_LAST_BYTES) > 0:
         matched = _LAST_ID.search(text, max(len(text) - _LAST_BYTES, 0))
     if matched is None:
@@ -429,7 +431,7 @@ def read_head(text: bytes, model: Model, settings: Settings) -> InferenceHead:
         raise InvalidRequestError(f"model_name: {detail}", (FieldFault("/model_name", "mismatch", detail),))
     heads = input_heads(request.inputs, model, settings.max_rank)
     parameters = {name: value for name, value in request.parameters.items() if name != BINARY_OUTPUT}
-    return InferenceHead(
+    head = InferenceHead(
         heads=heads,
         inputs={head.name: tensor_of_json(head, text, settings) for head in heads if head.values is not None},
         parameters=completed(model.parameters, parameters),
@@ -438,3 +440,7 @@ def read_head(text: bytes, model: Model, settings: Settings) -> InferenceHead:
         id=request.id if "id" in request.model_fields_set else None,
         output_regions=output_regions(request),
     )
+    arrives = model.conversion is not None and not head.uses_shared_memory and not model.needs_input(head.parameters)
+    if arrives and head.binary and head.binary[-1].name == model.inputs[0].name:
+        head.arriving = head.binary[-1]
+    return head

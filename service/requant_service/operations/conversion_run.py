@@ -48,24 +48,26 @@ async def convert_body(
     reader: BodyReader,
     planned: PlannedConversion,
     running: Runtime,
-    reserve: Callable[[int], Awaitable[None]],
-    end: Callable[[], Awaitable[None]],
+    check: Callable[[int], None],
     *,
     whole: bool = False,
 ) -> Converted:
     """Convert the elements that come next in a body.
 
-    `reserve` reserves so many bytes of memory. `end` is awaited after the last element: it receives what follows, and
-    raises what is wrong with the length of the body. `whole` asks for the output as one array. Raise TensorDataError
-    for a number that its type does not hold, PreconditionError for an element that the arithmetic is not defined for.
+    `check` is called at the end of the body, and raises what is wrong with so many bytes of it. `whole` asks for the
+    output as one array. Raise TensorDataError for a number that its type does not hold, PreconditionError for an
+    element that the arithmetic is not defined for.
     """
     if whole or keeps_output(planned):
-        await reserve(planned.output_bytes)
+        await reader.reserve(planned.output_bytes)
         tally, output = await convert_arriving(reader, planned, running.executor)
-        await end()
+        if not reader.at_end:
+            await reader.skip_rest()
+        check(reader.received)
         return Converted(planned.result(tally, running.metrics), output)
     data = await reader.take(planned.input_bytes)
-    await end()
+    await reader.skip_rest()
+    check(reader.received)
     return await _convert_leaving(data.view(planned.input_dtype), planned, running)
 
 

@@ -159,7 +159,7 @@ class Executor:
     async def _run(self, pool: _Pool, byte_count: int, work: Callable[[], Result], kind: Hashable = None) -> Result:
         context = current_request.get(None) or RequestContext()
         if self._is_light(byte_count, kind):
-            return self._timed(context, byte_count, work, kind)
+            return self._timed(context, byte_count, work, kind, _clock_for(byte_count))
         queued_at = perf_counter()
 
         def run() -> Result:
@@ -190,7 +190,7 @@ class Executor:
             if self._is_light(byte_count, kind):
                 while under_way:
                     yield await asyncio.wrap_future(under_way.popleft())
-                yield self._timed(context, byte_count, work, kind)
+                yield self._timed(context, byte_count, work, kind, _clock_for(byte_count))
                 continue
             run = partial(self._timed, context, byte_count, work, kind)
             under_way.append(self._arrays.submit(context, run))
@@ -199,17 +199,24 @@ class Executor:
         while under_way:
             yield await asyncio.wrap_future(under_way.popleft())
 
-    def _timed(self, context: RequestContext, byte_count: int, work: Callable[[], Result], kind: Hashable) -> Result:
-        """Do the work, which may check for cancellation, and add its time to that of the request."""
+    def _timed(
+        self,
+        context: RequestContext,
+        byte_count: int,
+        work: Callable[[], Result],
+        kind: Hashable,
+        clock: Callable[[], float] = thread_time,
+    ) -> Result:
+        """Do the work, which may check for cancellation, and add its time to that of the request: CPU by `clock`."""
         limit = self._seconds
         context.check(0.0, limit)
-        begun, computing = perf_counter(), thread_time()
-        token = cancellation_check.set(lambda: context.check(thread_time() - computing, limit))
+        begun, computing = perf_counter(), clock()
+        token = cancellation_check.set(lambda: context.check(clock() - computing, limit))
         try:
             result = work()
         finally:
             cancellation_check.reset(token)
-            seconds = thread_time() - computing
+            seconds = clock() - computing
             context.worked += perf_counter() - begun
             context.computed += seconds
         if kind is not None and byte_count >= _MIN_SAMPLE_BYTES:
@@ -224,6 +231,11 @@ class Executor:
             for each in (pool.executor, pool.waiting):
                 if each is not None:
                     each.shutdown(wait=False, cancel_futures=True)
+
+
+def _clock_for(byte_count: int) -> Callable[[], float]:
+    """Return what tells the CPU time of light work. To ask the system takes as long as the smallest work itself."""
+    return perf_counter if byte_count < _MIN_SAMPLE_BYTES else thread_time
 
 
 def start_eagerly(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> asyncio.Task[None] | None:

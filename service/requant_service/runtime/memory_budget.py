@@ -195,14 +195,19 @@ def _expire(granted: asyncio.Future[None]) -> None:
 class Reservation:
     """What one request holds of the budget. It grows as the request asks for more, and ends with it."""
 
+    __slots__ = ("_budget", "held")
+
     def __init__(self, budget: MemoryBudget) -> None:
         self.held = 0
         self._budget = budget
 
     async def grow(self, byte_count: int) -> None:
         """Hold `byte_count` bytes more. Raise LimitError or OverloadedError."""
-        self._budget.check(self.held + byte_count)
-        await self._budget.take(byte_count)
+        budget = self._budget
+        if self.held + byte_count > budget.budget:
+            budget.check(self.held + byte_count)
+        if not budget.try_take(byte_count):
+            await budget.take(byte_count)
         self.held += byte_count
 
     def try_grow(self, byte_count: int) -> bool:
@@ -216,10 +221,16 @@ class Reservation:
         self.held -= byte_count
         self._budget.give_back(byte_count)
 
+    def end(self) -> None:
+        """Hold nothing any more."""
+        if self.held:
+            self._budget.give_back(self.held)
+            self.held = 0
+
     def __enter__(self) -> Reservation:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.shrink(self.held)
+        self.end()

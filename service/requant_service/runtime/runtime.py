@@ -243,7 +243,7 @@ class Runtime:
 
     def require_ready(self) -> None:
         """Refuse work before the kernels in the cache have been checked. Raise UnavailableError."""
-        if self.status not in _WORKING:
+        if self._status not in _WORKING:
             raise UnavailableError(f"the service is {self.status} and accepts no work")
 
     async def warm_up(self) -> None:
@@ -356,9 +356,13 @@ def _in_daemon_thread(work: Callable[[], int]) -> Future[int]:
     return result
 
 
+RUNTIME_KEY = "requant.runtime"
+"""Where the outermost layer puts the runtime into the scope of a request."""
+
+
 def runtime(request: Request) -> Runtime:
     """Return the runtime of the application that serves `request`."""
-    running: Runtime = request.app.state.runtime
+    running: Runtime = request.scope[RUNTIME_KEY]
     return running
 
 

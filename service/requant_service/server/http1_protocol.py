@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import unquote
@@ -30,7 +31,7 @@ from requant.errors import LargeHeadError, MalformedRequestError, RequantError
 from requant_service.http.problems import INTERNAL_DETAIL, error_response
 from requant_service.runtime.executor import start_eagerly
 from requant_service.runtime.memory_budget import MemoryBudget
-from requant_service.runtime.request_context import context_of
+from requant_service.runtime.request_context import context_of, ignore_float_exceptions, share_fields
 from requant_service.server.http_exchange import HIGH_WATER_BYTES, STATUS_LINE, HttpExchange, PendingRequests
 from requant_service.server.request_head import check_framing, http_minor_version, origin_form, without_upgrade
 from requant_service.server.timeouts import ReadTimeouts, RequestLimits, Stage, WriteTimeoutTransport
@@ -83,6 +84,7 @@ class HttpProtocol(asyncio.Protocol):
         self._app = config.loaded_app
         self._loop = _loop or asyncio.get_running_loop()
         self._server_state = server_state
+        self._context = copy_context()
         self._connection_scope: dict[str, Any] = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -116,6 +118,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the read timeout of the first head."""
+        self._context.run(ignore_float_exceptions)
         self._server_state.connections.add(self)  # type: ignore[arg-type]  # uvicorn lists its own protocols there
         _bound_what_is_unsent(transport)
         self.flow = PendingRequests(transport, self.budget)
@@ -184,9 +187,12 @@ class HttpProtocol(asyncio.Protocol):
 
     def _is_idle(self) -> bool:
         """Return whether the next byte begins a request that can be parsed now."""
-        stage = self._read_timeouts.stage
-        between = stage is Stage.COMPLETE or stage is Stage.FIRST_HEAD
-        return between and not self.flow and not self._scheduled and not self._is_answering()
+        stage, exchange = self._read_timeouts.stage, self.exchange
+        if stage is Stage.COMPLETE:
+            between = exchange is None or exchange.response_complete
+        else:
+            between = stage is Stage.FIRST_HEAD
+        return between and not self.flow and not self._scheduled
 
     def _parse_whole(self, data: bytes) -> bytes:
         """Parse a head that was received in one piece, as most are, and what came with it of a body of stated length.
@@ -211,7 +217,8 @@ class HttpProtocol(asyncio.Protocol):
                     self._last_head = text, head
             if self._body_left:
                 begin, end = end, end + self._body_left
-                self._parse(memoryview(data)[begin:end])
+                if begin < len(data):
+                    self._take_body(data[begin:end])
         except Exception as error:  # whatever it is, the client gets a response
             self._fail(error)
             return b""
@@ -225,7 +232,8 @@ class HttpProtocol(asyncio.Protocol):
         if self.transport.is_closing():
             self.flow.clear()
             return
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         if self._fault is not None:
             self._fail(self._fault)
         elif self.flow:
@@ -288,7 +296,8 @@ class HttpProtocol(asyncio.Protocol):
         """Parse a piece of one message."""
         self._steps += 1
         if self._body_left:
-            self._take_body(piece)
+            whole = piece.obj
+            self._take_body(whole if isinstance(whole, bytes) and len(whole) == len(piece) else piece.tobytes())
         elif self._read_timeouts.stage is Stage.BODY:
             self._framing += len(piece)
             self._feed(piece)
@@ -309,11 +318,10 @@ class HttpProtocol(asyncio.Protocol):
             if len(piece) > room:
                 raise self.limits.too_many_bytes()
 
-    def _take_body(self, piece: memoryview) -> None:
+    def _take_body(self, piece: bytes) -> None:
         """Take a part of a body of stated length."""
         self._body_left -= len(piece)
-        whole = piece.obj
-        self._body_arrives(whole if isinstance(whole, bytes) and len(whole) == len(piece) else piece.tobytes())
+        self._body_arrives(piece)
         if not self._body_left:
             self._message_ends()
 
@@ -363,6 +371,7 @@ class HttpProtocol(asyncio.Protocol):
             "query_string": target.query or b"",
             "headers": headers,
         }
+        share_fields(scope)
         expected = [value for name, value in headers if name == b"expect"][-1:]
         head = _RequestHead(
             scope,
@@ -396,7 +405,7 @@ class HttpProtocol(asyncio.Protocol):
         exchange, self._unstarted = self._unstarted, None
         if exchange is None:
             return
-        task = start_eagerly(exchange.run(self._app), self._loop)
+        task = self._context.run(start_eagerly, exchange.run(self._app), self._loop)
         if task is not None:
             self._server_state.tasks.add(task)
             task.add_done_callback(self._server_state.tasks.discard)
@@ -458,9 +467,9 @@ class HttpProtocol(asyncio.Protocol):
             error = RequantError(INTERNAL_DETAIL)
         # Without a scope the head could not be parsed, so its X-Request-Id is unknown.
         response = error_response(Request({"type": "http", "headers": (), **scope}), error)
-        lines = [b"%b: %b\r\n" % field for field in (*response.raw_headers, (b"connection", b"close"))]
+        fields = map(b": ".join, (*response.raw_headers, (b"connection", b"close")))
         body = b"" if self._is_head_request else response.body
-        return b"".join([STATUS_LINE[response.status_code], *lines, b"\r\n", body])
+        return b"\r\n".join([STATUS_LINE[response.status_code], *fields, b"", body])
 
 
 def _bound_what_is_unsent(transport: asyncio.Transport) -> None:

@@ -118,7 +118,7 @@ class PendingRequests:
 
 _log = logging.getLogger("uvicorn.error")
 
-STATUS_LINE = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+STATUS_LINE = {status.value: b"HTTP/1.1 %d %b" % (status, status.phrase.encode()) for status in HTTPStatus}
 
 # A body of at most this length is copied behind the head of its response.
 _SMALL = 64 << 10
@@ -183,12 +183,14 @@ class HttpExchange:
         """Keep a part of the body until the application receives it. `body_bytes` is how much is kept."""
         self._chunks.append(chunk)
         self.body_bytes += len(chunk)
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def body_ends(self) -> None:
         """The body was received."""
         self._unread_end = True
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def disconnect(self) -> None:
         """The connection is lost or will be closed. The application sees that its client has left."""
@@ -229,7 +231,8 @@ class HttpExchange:
         if self._expects_continue and not self._transport.is_closing():
             self._expects_continue = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._flow.resume_reading()
+        if self._flow.read_paused:
+            self._flow.resume_reading()
         while not (self._chunks or self._unread_end or self.disconnected or self.response_complete):
             self._waiter = asyncio.get_running_loop().create_future()
             try:
@@ -264,20 +267,15 @@ class HttpExchange:
 
     def _make_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         fields = [*self.default_headers, *headers]
-        if (b"connection", b"close") in fields:
+        named = dict(fields)
+        if named.get(b"connection") == b"close":
             self.keep_alive = False
         elif not self.keep_alive:
             fields.append((b"connection", b"close"))
-        length = b"0" if status in _BODILESS else b""
-        lines = [STATUS_LINE[status]]
-        for name, value in fields:
-            lines += (name, b": ", value, b"\r\n")
-            if name == b"content-length":
-                length = value
-        lines.append(b"\r\n")
-        self._head = b"".join(lines)
-        if not self._head.count(b"\n") == self._head.count(b"\r") == len(fields) + 2:
+        head = self._head = b"\r\n".join([STATUS_LINE[status], *map(b": ".join, fields), b"", b""])
+        if not head.count(b"\n") == head.count(b"\r") == len(fields) + 2:
             raise RuntimeError("a header field of the response has a line break")
+        length = named.get(b"content-length", b"0" if status in _BODILESS else b"")
         self._left = 0 if self.scope["method"] == "HEAD" else int(length)
 
     def _send_body(self, body: bytes | memoryview, *, more: bool) -> None:
@@ -298,7 +296,8 @@ class HttpExchange:
                 self._transport.writelines((head, body))
         if not more:
             self.response_complete = True
-            self._wake()
+            if self._waiter is not None:
+                self._wake()
             if not self.keep_alive:
                 self._transport.close()
             self._on_response()

@@ -15,6 +15,7 @@ import os
 import sys
 from functools import cache
 from pathlib import Path
+from threading import Thread
 from time import monotonic
 
 from requant_service.runtime.memory_budget import MemoryBudget
@@ -91,18 +92,22 @@ class KeptMemory:
             self._freed = min(self._freed, max(0, resident_bytes() - self._base))
             if self._freed > room:
                 self._trim()
+                self._freed = 0
 
     def _after_large(self, byte_count: int) -> None:
         self._changed_at = monotonic()
         self._freed += byte_count
 
     def tick(self) -> None:
-        """Return what is kept if nothing large has begun or ended for a second. Called several times a second."""
+        """Return what is kept if nothing large has begun or ended for a second. Called several times a second.
+
+        It takes milliseconds, and nobody waits for it, so a thread does it.
+        """
         if self._freed and monotonic() - self._changed_at > _QUIET_SECONDS:
-            self._trim()
+            self._freed = 0
+            Thread(target=self._trim, name="trim", daemon=True).start()
 
     def _trim(self) -> None:
         """Return all free memory to the system."""
         assert self._library is not None
         self._library.malloc_trim(0)
-        self._freed = 0

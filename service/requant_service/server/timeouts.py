@@ -163,7 +163,7 @@ class WriteTimeoutTransport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write a part of a response unless the connection is closed, where uvloop would raise."""
-        if not self.is_closing():
+        if not (self._closing or self._transport.is_closing()):
             self._transport.write(data)
 
     def writelines(self, parts: Iterable[bytes | bytearray | memoryview]) -> None:

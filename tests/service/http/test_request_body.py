@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.datastructures import Headers
 from starlette.types import Message
 
 from requant.errors import LimitError, MalformedRequestError, UnreadableEncodingError
@@ -117,10 +116,10 @@ def test_a_length_that_is_no_number_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("given_type", ["a/b", "A/B; charset=utf-8", None])
 def test_served_media_types(given_type: str | None) -> None:
-    require_media_type(Headers({} if given_type is None else {"content-type": given_type}), {"a/b"})
+    require_media_type({} if given_type is None else {b"content-type": given_type.encode()}, {"a/b"})
 
 
-@pytest.mark.parametrize("headers", [{"content-type": "a/c"}, {"content-encoding": "gzip"}])
-def test_other_media_types_are_refused(headers: dict[str, str]) -> None:
+@pytest.mark.parametrize("headers", [{b"content-type": b"a/c"}, {b"content-encoding": b"gzip"}])
+def test_other_media_types_are_refused(headers: dict[bytes, bytes]) -> None:
     with pytest.raises(UnreadableEncodingError):
-        require_media_type(Headers(headers), {"a/b"})
+        require_media_type(headers, {"a/b"})

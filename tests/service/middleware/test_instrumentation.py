@@ -15,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from requant_service.middleware.request_lifecycle import Instrumentation, RequestLifecycle
+from requant_service.middleware.request_lifecycle import RequestLifecycle
 from requant_service.runtime.logs import JsonLines
 from requant_service.runtime.metrics import Histogram, Metrics
-from requant_service.runtime.request_context import RequestContext, current_request
+from requant_service.runtime.request_context import HeaderFields, RequestContext, current_request
 from requant_service.runtime.runtime import Runtime
 from requant_service.runtime.settings import Settings
 from tests.conftest import ROOT
@@ -39,7 +39,7 @@ def observe(*calls: tuple[str, str, bytes]) -> Metrics:
     metrics = running.metrics
 
     async def send() -> None:
-        app = RequestLifecycle(Instrumentation(Starlette(routes=ROUTES), metrics, {"/echo"}, log=True), running)
+        app = RequestLifecycle(Starlette(routes=ROUTES), running, {"/echo"}, log=True)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             for method, path, body in calls:
@@ -92,7 +92,7 @@ def test_a_line_for_each_request_tells_nothing_of_it(caplog: pytest.LogCaptureFi
 
 
 def test_a_record_is_one_line_with_the_id_of_its_request() -> None:
-    token = current_request.set(RequestContext({b"x-request-id": b"an-id"}))
+    token = current_request.set(RequestContext(HeaderFields([(b"x-request-id", b"an-id")])))
     try:
         record = logging.LogRecord("name", logging.WARNING, "", 1, 'a "quoted"\nline %s', ("\x1b[31m",), None)
         line = JsonLines().format(record)

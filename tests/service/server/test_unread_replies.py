@@ -146,14 +146,38 @@ def test_replies_that_nobody_takes(tmp_path: Path) -> None:
         assert median(slowest) < max(0.1, 10 * float(np.percentile(probe.seconds, 99)))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is looked up in /proc")
+def test_memory_goes_back_after_large_replies(tmp_path: Path) -> None:
+    """Replies of different sizes at once, all of them read."""
+    with started(tmp_path / "log", "--drain-seconds=0", f"--memory-bytes={BUDGET}") as (server, process):
+        connections = [server.connect() for _ in range(4)]
+        with contextlib.ExitStack() as stack:
+            for each in connections:
+                stack.enter_context(each)
+            idle = memory(process.pid)["VmRSS"]
+            sent = zip(connections, (8, 13, 21, 34), strict=True)
+            jobs = [threading.Thread(target=send, args=(each, requests(size)[0], size << 20)) for each, size in sent]
+            for job in jobs:
+                job.start()
+            for job in jobs:
+                job.join()
+            assert memory(process.pid)["VmHWM"] > idle + (64 << 20)
+            deadline = time.monotonic() + 20
+            while (now := memory(process.pid)["VmRSS"]) > idle + (32 << 20):
+                assert time.monotonic() < deadline, (now, idle)
+                time.sleep(0.1)
+
+
 class Library:
-    """An allocator that counts how often it is trimmed."""
+    """An allocator that counts how often it is trimmed, and by which threads."""
 
     def __init__(self) -> None:
         self.trims = 0
+        self.threads: set[str] = set()
 
     def malloc_trim(self, _: int) -> int:
         self.trims += 1
+        self.threads.add(threading.current_thread().name)
         return 1
 
 
@@ -209,7 +233,10 @@ def test_what_is_kept_is_given_back_when_nothing_large_is_done(
     assert library.trims == 0
     for clock[0] in (11.1, 12.0, 20.0):
         kept.tick()
-    assert library.trims == 1
+    for thread in threading.enumerate():
+        if thread.name == "trim":
+            thread.join()
+    assert (library.trims, library.threads) == (1, {"trim"})
 
 
 def test_small_amounts_wait_behind_nobody() -> None:

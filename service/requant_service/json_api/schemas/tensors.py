@@ -55,14 +55,15 @@ class Tensor(RequestModel):
 
     @model_validator(mode="after")
     def _one_form(self) -> Tensor:
-        if len(self.model_fields_set & {"data", "values"}) != 1:
+        sent = self.__pydantic_fields_set__
+        if ("data" in sent) == ("values" in sent):
             raise PydanticCustomError("tensor_form", "exactly one of data and values is required")
         return self
 
     @property
     def in_values(self) -> bool:
         """Whether the elements are sent as `values`."""
-        return "values" in self.model_fields_set
+        return "values" in self.__pydantic_fields_set__
 
 
 class ObservedTensor(Tensor):

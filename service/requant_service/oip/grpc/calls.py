@@ -49,7 +49,7 @@ from requant_service.oip.grpc.statuses import (
 )
 from requant_service.runtime.executor import start_eagerly
 from requant_service.runtime.memory_budget import Reservation
-from requant_service.runtime.request_context import ClientLeftError, RequestContext, current_request
+from requant_service.runtime.request_context import ClientLeftError, HeaderFields, RequestContext, current_request
 from requant_service.runtime.runtime import Runtime
 from requant_service.runtime.settings import MIN_BYTES_PER_SECOND
 
@@ -311,7 +311,7 @@ class Call(Stream):
         return sum(1 for each in streams if isinstance(each, Call) and each._method is self._method)
 
     def _new_request(self) -> None:
-        self._request = RequestContext(self._headers, _CallMemory(self))
+        self._request = RequestContext(HeaderFields(self._headers.items()), _CallMemory(self))
         self._begun = False
 
     @property

@@ -128,7 +128,8 @@ class NativePlan(Plan):
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step. Nothing saturates, and integers have no NaN: `counts` stays as it is."""
         self.kernel(
-            source.view(BYTE),
+            # A view of a small tensor takes as long as its arithmetic, and to the kernel bytes of any type are bytes.
+            source if source.itemsize == 1 else source.view(BYTE),
             target.view(BYTE),
             start,
             source.size,

@@ -24,7 +24,7 @@ _NAMES: Mapping[type, frozenset[str]] = {
     ProductPlan: frozenset({"profile"}),
     AddPlan: frozenset({"profile"}),
     RangeRule: frozenset({"name", "summary", "formula", "source"}),
-    Plan: frozenset({"profile", "rounding", "_plain_report"}),
+    Plan: frozenset({"profile", "rounding", "_plain_report", "_shape"}),
 }
 
 

@@ -93,9 +93,11 @@ class Plan(ABC):
     input_bounds: tuple[int, int] | None = None
     # Of a tensor to whose elements nothing happened: as most, and a small one is converted in the time to make it.
     _plain_report: Report = field(init=False, repr=False, compare=False)
+    _shape: tuple[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_plain_report", Report(self.profile, str(self.rounding), self.elements, 0, 0, 0))
+        object.__setattr__(self, "_shape", (self.elements,))
 
     @abstractmethod
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
@@ -128,13 +130,28 @@ class Plan(ABC):
 
         Raise TensorDataError if they are not, PreconditionError if the arithmetic is not defined for an element.
         """
-        check_flat(source, self.input_dtype, self.elements, "the input")
-        check_flat(target, self.output_dtype, self.elements, "the output")
-        if self.input_bounds is not None:
-            self.check_bounds(source, 0)
+        self.check_arrays(source, target)
+        if not self.tallies:
+            self.step(source, target, 0, _NO_COUNTS)
+            return self._plain_report
         counts = self.new_counts()
         self.step(source, target, 0, counts)
         return self.report(counts)
+
+    def check_arrays(self, source: Array, target: Array) -> None:
+        """Raise TensorDataError unless these are what `run` takes."""
+        if not (
+            source.dtype == self.input_dtype
+            and source.shape == self._shape
+            and source.flags.c_contiguous
+            and target.dtype == self.output_dtype
+            and target.shape == self._shape
+            and target.flags.c_contiguous
+        ):
+            check_flat(source, self.input_dtype, self.elements, "the input")
+            check_flat(target, self.output_dtype, self.elements, "the output")
+        if self.input_bounds is not None:
+            self.check_bounds(source, 0)
 
     def check_bounds(self, source: Array, start: int) -> None:
         """Raise TensorDataError if an element of `source`, which begins at flat index `start`, is not of its type."""

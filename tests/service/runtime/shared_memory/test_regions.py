@@ -12,7 +12,8 @@ from uuid import uuid4
 import pytest
 
 from requant.errors import InvalidRequestError, LimitError, RequantError, SharedMemoryError, UnknownNameError
-from requant_service.runtime.shared_memory.regions import DIRECTORY, LONGEST_NAME, RegionStatus, SharedMemory
+from requant_service.runtime.shared_memory.regions import DIRECTORY, LONGEST_NAME, SharedMemory
+from requant_service.runtime.shared_memory.registry import RegionStatus
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="objects of shared memory are files on Linux")
 

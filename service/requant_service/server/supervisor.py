@@ -1,7 +1,7 @@
 """The supervisor of a service with several worker processes: it accepts connections, and hands each to a worker.
 
 It imports all that the workers need, loads and checks the kernels, binds the sockets and forks the workers, which share
-its memory: a further one takes some 45 MiB. Then it does nothing but wait. A new connection goes to the worker that has
+its memory: a further one takes some 16 MiB. Then it does nothing but wait. A new connection goes to the worker that has
 the fewest, which no way of the system's does: workers that listen on one socket take whatever one of them sees first,
 and with a socket for each (SO_REUSEPORT) a hash decides.
 

@@ -61,6 +61,8 @@ class WorkerServer(DrainingServer):
 
     def _accepted(self, connection: socket.socket, port: Port) -> None:
         numbers = self.running.numbers
+        # It counts as open until it has begun, and then as long as its protocol says.
+        numbers.add(Shared.OPEN_CONNECTIONS, 1)
         numbers.add(Shared.TAKEN_CONNECTIONS, 1)
         connection.setblocking(False)
         task = asyncio.get_running_loop().create_task(self._begin(connection, port))
@@ -68,15 +70,13 @@ class WorkerServer(DrainingServer):
         task.add_done_callback(self._beginning.discard)
 
     async def _begin(self, connection: socket.socket, port: Port) -> None:
-        """Begin to serve a connection. It counts as open meanwhile, and then as long as its protocol says."""
-        numbers = self.running.numbers
-        numbers.add(Shared.OPEN_CONNECTIONS, 1)
+        """Begin to serve a connection."""
         try:
             # A client that has left, or a handshake that failed.
             with suppress(OSError):
                 await self._serving[port](connection)
         finally:
-            numbers.add(Shared.OPEN_CONNECTIONS, -1)
+            self.running.numbers.add(Shared.OPEN_CONNECTIONS, -1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve what was handed over last, and end."""

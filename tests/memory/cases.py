@@ -20,7 +20,10 @@ from requant.calibration.ranges import RangeOptions, range_rule_named
 from requant.checkpoint.gguf.tensor_types import READABLE, TENSOR_TYPES, WRITABLE, read_elements, write_elements
 from requant.checkpoint.schemes import SCHEMES as SCHEME_NAMES
 from requant.checkpoint.schemes import scheme_named as weight_scheme_named
-from requant.checkpoint.weights.blocks import first_not_below
+from requant.checkpoint.weights.awq import Awq
+from requant.checkpoint.weights.blocks import Block, first_not_below
+from requant.checkpoint.weights.repack import SourceNumbers
+from requant.checkpoint.weights.search import ELEMENT_E2M1, ELEMENT_E2M3, ELEMENT_E4M3, Element, squared_errors
 from requant.checkpoint.weights.weight_format import StoredRows
 from requant.comparison.comparison import plan_comparison
 from requant.convert.blocks.gguf import GGUF_FORMATS, dequantize_gguf, quantize_gguf
@@ -581,6 +584,42 @@ def weights(rng: Rng) -> None:
     form.dequantize(StoredRows.whole(stored, tensors, shape), str(rng.choice(["BF16", "F16", "F32"])))
 
 
+ELEMENTS = (ELEMENT_E2M1, ELEMENT_E2M3, ELEMENT_E4M3, Element.integer(4), Element.integer(8))
+
+
+def searched_weights(rng: Rng) -> None:
+    """The squared errors by which scales are searched."""
+    dtype, element = str(rng.choice(["BF16", "F16", "F32"])), ELEMENTS[rng.integers(len(ELEMENTS))]
+    rows, columns = int(rng.choice([1, 5, 7, 33])), int(rng.choice(WEIGHT_COLUMNS))
+    block = Block(int(rng.choice([1, 5, 128])), int(rng.choice([1, 16, 20, 128])))
+    bits = reals(rng, rows * columns, dtype.lower()).view("<f4" if dtype == "F32" else "<u2").reshape(rows, columns)
+    scales = np.exp(rng.normal(size=(-(-rows // block.height), -(-columns // block.width)))).astype(np.float32)
+    zeros = np.rint(scales) % 7 if element is ELEMENTS[3] and rng.random() < 0.5 else None
+    squared_errors(bits, dtype, block, element, scales, zeros)
+
+
+def repacked_weights(rng: Rng) -> None:
+    """Codes with zero points, and all that a repack asks of them."""
+    dtype = str(rng.choice(["BF16", "F16", "F32"]))
+    if rng.random() < 0.5:
+        form: Any = Awq(8)
+        shape = (8 * int(rng.integers(1, 9)), 8 * int(rng.integers(1, 9)))
+    else:
+        scheme = weight_scheme_named("W4A16_ASYM:group=16")
+        form, shape = scheme.format(scheme.profiles[0]), (int(rng.integers(1, 40)), 16 * int(rng.integers(1, 9)))
+    bits = rng.normal(size=shape).astype(np.float32)
+    bits = bits if dtype == "F32" else bits.astype(np.float16).view("<u2")
+    stored = {region.suffix: array for region, array in form.quantize(bits, dtype, shape, 0)}
+    rows = StoredRows.whole(stored, form.stored(dtype, shape), shape)
+    form.dequantize(rows, dtype)
+    source = SourceNumbers(form.scaled_codes(rows), form.numbers(rows))
+    block = Block(int(rng.choice([1, 5])), int(rng.choice([1, 16, 20])))
+    source.peaks(block)
+    scales, _ = source.scales_of_integers(block, 0.0, 15.0, zero_points=False)
+    source.steps(block, scales)
+    source.in_units(scales, block)
+
+
 CASES: Mapping[str, Case] = {
     case.__name__: case
     for case in (
@@ -608,5 +647,7 @@ CASES: Mapping[str, Case] = {
         block_kernels,
         compare_kernels,
         weights,
+        searched_weights,
+        repacked_weights,
     )
 }

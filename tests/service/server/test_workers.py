@@ -400,4 +400,4 @@ def test_killed_workers_lose_their_requests_and_nothing_else(tmp_path: Path) -> 
         assert counted(text, "requant_worker_restarts ") == kills
         assert counted(text, "requant_inflight_bytes ") == 0
         assert counted(text, "requant_waiting_requests ") == 0
-        settle(lambda: len(list(Path(f"/proc/{process.pid}/fd").iterdir())) == descriptors)
+        settle(lambda: len(list(Path(f"/proc/{process.pid}/fd").iterdir())) <= descriptors)

@@ -6,11 +6,13 @@ request is the same job. Worker processes report theirs to each other, so any of
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 from requant.checkpoint.jobs import JobError, JobState
@@ -20,6 +22,8 @@ from requant.errors.progress import progress_report
 from requant_service.runtime.reports import Reports
 from requant_service.runtime.shared_numbers import Shared, SharedNumbers
 
+# How long a cancellation waits for the one before it.
+_CANCEL_SECONDS = 1.0
 _REMEMBERED = 16
 """So many jobs that have ended are kept, with what they found."""
 
@@ -128,8 +132,15 @@ class ComparisonJobs:
         """End a job soon, in whichever worker it runs. Return what it is now; None: there is none."""
         found = await self.find(job_id)
         if found is not None and found.state is JobState.RUNNING:
+            await self._cancelled_before(_number(job_id))
             self._numbers.put(Shared.CANCELLED_JOB, _number(job_id))
         return found
+
+    async def _cancelled_before(self, number: int) -> None:
+        """Wait until the job that was cancelled last has ended, though not for one whose worker has."""
+        end = perf_counter() + _CANCEL_SECONDS
+        while self._numbers.own(Shared.CANCELLED_JOB) not in (0, number) and perf_counter() < end:
+            await asyncio.sleep(_CANCEL_SECONDS / 100)
 
     async def start(self, job_id: str, work: Callable[[], Mapping[str, Any]]) -> Comparison:
         """Start a job, unless it runs or is finished. Raise OverloadedError where as many run as may."""
@@ -147,7 +158,13 @@ class ComparisonJobs:
                     )
                 self._numbers.forget(Shared.CANCELLED_JOB, _number(job_id))
                 self._numbers.add(Shared.EQUIVALENCE_JOBS, 1)
-            job = _Job(job_id, work, lambda: _number(job_id) in self._numbers.all_of(Shared.CANCELLED_JOB), self._ended)
+            number = _number(job_id)
+            job = _Job(
+                job_id,
+                work,
+                lambda: number in self._numbers.all_of(Shared.CANCELLED_JOB),
+                lambda: self._ended(number),
+            )
             try:
                 job.start()
             except RuntimeError:
@@ -160,9 +177,10 @@ class ComparisonJobs:
                 del self._jobs[name]
         return job.now
 
-    def _ended(self) -> None:
+    def _ended(self, number: int) -> None:
         with self._lock:
             self._numbers.add(Shared.EQUIVALENCE_JOBS, -1)
+            self._numbers.forget(Shared.CANCELLED_JOB, number)
 
     def close(self, seconds: float) -> None:
         """Stop all jobs."""

@@ -114,12 +114,21 @@ class Histogram(_Instrument):
 
 
 class Watched(_Instrument):
-    """A number that is asked for whenever the metrics are read. `merged`: that of the service, from all processes'."""
+    """A number that is asked for whenever the metrics are read. `merged`: that of the service, from all processes'.
+
+    `family`: of what type it is.
+    """
 
     def __init__(
-        self, name: str, text: str, value: Callable[[], float], merged: Callable[[Iterable[float]], float]
+        self,
+        name: str,
+        text: str,
+        value: Callable[[], float],
+        merged: Callable[[Iterable[float]], float],
+        family: Callable[[str, str, float], Metric],
     ) -> None:
         super().__init__(name, text)
+        self._family = family
         self._value = value
         self._merged = merged
 
@@ -132,7 +141,7 @@ class Watched(_Instrument):
 
     def collect(self) -> Iterator[Metric]:
         """Return the number as the library writes it."""
-        yield GaugeMetricFamily(self.name, self.text, self._merged((self._value(), *self.others)))
+        yield self._family(self.name, self.text, self._merged((self._value(), *self.others)))
 
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -187,12 +196,13 @@ class Metrics:
         text: str,
         value: Callable[[], float],
         merged: Callable[[Iterable[float]], float] = sum,
+        family: Callable[[str, str, float], Metric] = GaugeMetricFamily,
     ) -> None:
-        """Add a gauge whose value is asked for whenever the metrics are read.
+        """Add a metric, usually a gauge, whose value is asked for whenever the metrics are read.
 
         `merged`: its value for the service, from those of all worker processes.
         """
-        self._add(Watched(f"requant_{name}", text, value, merged))
+        self._add(Watched(f"requant_{name}", text, value, merged, family))
 
     def _add(self, instrument: Counter | Histogram | Watched) -> None:
         self._registry.register(instrument)

@@ -31,9 +31,8 @@ _TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a worker reports. `process`: its process id."""
+    """What a worker reports."""
 
-    process: int
     metrics: Mapping[str, Any]
     comparisons: Sequence[Any]
 

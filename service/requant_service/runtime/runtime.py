@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 import socket
 import threading
 from collections import OrderedDict
@@ -22,6 +21,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
+from prometheus_client.core import CounterMetricFamily
 from starlette.applications import Starlette
 from starlette.requests import Request
 
@@ -189,6 +189,7 @@ class Runtime:
             "Workers that were started in the place of one that had ended.",
             lambda: self.numbers.of_service(Shared.RESTARTS),
             max,
+            CounterMetricFamily,
         )
         # Decoded queries and heads of requests, and plans.
         cached = settings.plan_cache_bytes // self.numbers.workers
@@ -234,7 +235,7 @@ class Runtime:
 
     def report(self) -> Report:
         """Return what other workers of the service ask for."""
-        return Report(os.getpid(), self.metrics.report(), self.comparison_jobs.comparisons())
+        return Report(self.metrics.report(), self.comparison_jobs.comparisons())
 
     async def metrics_text(self) -> bytes:
         """Return the metrics of the service, in Prometheus' text format. No sum ever falls: what was shown is kept."""

@@ -41,8 +41,6 @@ class Shared(IntEnum):
     """Of those, the ones that are not closed."""
     REPORTS = auto()
     """How often the worker has written its report (`requant_service.runtime.reports`)."""
-    PROCESS = auto()
-    """The worker's process id."""
     GENERATION = auto()
     """The supervisor's: how often the registered regions of shared memory have changed."""
     RESTARTS = auto()

@@ -312,7 +312,6 @@ class Supervisor:
         for end in (self._signals, self._wake_up, *self._sockets()):
             end.close()
         self._numbers.index = index
-        self._numbers.put(Shared.PROCESS, os.getpid())
         try:
             self._work(channel, questions)
         except Exception:

@@ -15,6 +15,7 @@ import pytest
 
 from requant.checkpoint.jobs import JobState
 from requant.errors import OverloadedError
+from requant.errors.cancellation import check_cancelled
 from requant_service.runtime.comparison_jobs import ComparisonJobs
 from requant_service.runtime.executor import Executor
 from requant_service.runtime.memory_budget import MemoryBudget, Reservation
@@ -202,7 +203,7 @@ class TestReports:
             def report() -> Report:
                 nonlocal count
                 count += 1
-                return Report(1, {"count": count}, ["a" * 100_000])
+                return Report({"count": count}, ["a" * 100_000])
 
             other.made = report
             other.start()
@@ -224,7 +225,7 @@ class TestReports:
     def test_a_report_is_whole_or_the_one_before(self) -> None:
         """A process that is killed while it writes leaves the last report as it was."""
         _, other = shared_reports()
-        other.made = lambda: Report(1, {"written": True}, [])
+        other.made = lambda: Report({"written": True}, [])
         other.publish()
         memory = other._memory[1]
         begin = (other._numbers.own(Shared.REPORTS) + 1) % 2 * (len(memory) // 2)
@@ -267,13 +268,11 @@ def test_comparisons_are_known_to_all_workers() -> None:
         reports = shared_reports()
         jobs = [ComparisonJobs(1, 1, numbers.of_worker(index), reports[index]) for index in range(2)]
         for each, own in zip(reports, jobs, strict=True):
-            each.made = lambda own=own: Report(os.getpid(), {}, own.comparisons())
+            each.made = lambda own=own: Report({}, own.comparisons())
             each.start()
         go_on = threading.Event()
 
         def work() -> dict[str, int]:
-            from requant.errors.cancellation import check_cancelled
-
             while not go_on.wait(0.005):
                 check_cancelled()
             return {"found": 5}
@@ -301,6 +300,35 @@ def test_comparisons_are_known_to_all_workers() -> None:
         assert now is not None
         assert (now.state, now.report) == (JobState.FINISHED, {"found": 5})
         assert numbers.total(Shared.EQUIVALENCE_JOBS) == 0
+        for each in reports:
+            each.stop()
+
+    asyncio.run(scenario())
+
+
+def test_no_cancellation_replaces_another() -> None:
+    async def scenario() -> None:
+        numbers = SharedNumbers(2)
+        reports = shared_reports()
+        jobs = [ComparisonJobs(2, 1, numbers.of_worker(index), reports[index]) for index in range(2)]
+        for each, own in zip(reports, jobs, strict=True):
+            each.made = lambda own=own: Report({}, own.comparisons())
+            each.start()
+
+        def work() -> dict[str, int]:
+            while True:
+                time.sleep(0.05)
+                check_cancelled()
+
+        names = ["1" * 32, "2" * 32]
+        for name in names:
+            await jobs[0].start(name, work)
+        for name in names:
+            await jobs[1].cancel(name)
+        end = time.monotonic() + 5
+        while {each.state for each in jobs[0].comparisons()} != {JobState.CANCELLED}:
+            assert time.monotonic() < end
+            await asyncio.sleep(0.01)
         for each in reports:
             each.stop()
 

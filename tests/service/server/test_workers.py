@@ -215,7 +215,7 @@ class TestEnds:
         assert len(before - set(children(process.pid))) == 1
         text = httpx.get(f"{server.url}/metrics", verify=False).text
         assert counted(text, requests) >= shown
-        assert counted(text, "requant_worker_restarts ") >= 1
+        assert counted(text, "requant_worker_restarts_total ") >= 1
         for each in kept:
             each.close()
 
@@ -397,7 +397,7 @@ def test_killed_workers_lose_their_requests_and_nothing_else(tmp_path: Path) -> 
         settle(lambda: len(children(process.pid)) == WORKERS)
         settle(lambda: is_ready(server.url))
         text = httpx.get(f"{server.url}/metrics", verify=False).text
-        assert counted(text, "requant_worker_restarts ") == kills
+        assert counted(text, "requant_worker_restarts_total ") == kills
         assert counted(text, "requant_inflight_bytes ") == 0
         assert counted(text, "requant_waiting_requests ") == 0
         settle(lambda: len(list(Path(f"/proc/{process.pid}/fd").iterdir())) <= descriptors)

@@ -100,7 +100,7 @@ async def start(request: Request) -> Response:
 _STORED: dict[str, Any] = {"path": {"job_id": "0" * 32}, "after": "startEquivalenceJob", "recorded": False}
 
 
-def _found(request: Request, job: Comparison | None) -> Response:
+def _job_response(request: Request, job: Comparison | None) -> Response:
     if job is not None:
         return json_response(_reply(job))
     error = UnknownNameError("there is no such job here: it is forgotten, or another process runs it")
@@ -113,7 +113,7 @@ def _found(request: Request, job: Comparison | None) -> Response:
 )
 async def get(request: Request, job_id: str) -> Response:
     """Return the state and the progress of a comparison, and what it found."""
-    return _found(request, await require_ready(request).comparison_jobs.find(job_id))
+    return _job_response(request, await require_ready(request).comparison_jobs.find(job_id))
 
 
 @router.post(
@@ -122,7 +122,7 @@ async def get(request: Request, job_id: str) -> Response:
 )
 async def cancel(request: Request, job_id: str) -> Response:
     """Request cancellation of a comparison."""
-    return _found(request, await require_ready(request).comparison_jobs.cancel(job_id))
+    return _job_response(request, await require_ready(request).comparison_jobs.cancel(job_id))
 
 
 def _reply(job: Comparison) -> EquivalenceJob:

@@ -10,6 +10,7 @@ from requant.checkpoint.given_scales import OF_INPUTS, OF_KV_CACHE
 from requant.checkpoint.plan.model import Direction, NotFinite, Repack, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.plan.scale_files import scales_from
+from requant.checkpoint.plan.source import files_of
 from requant.checkpoint.run.run import RunReport, run_plan
 from requant.checkpoint.run.work import Progress
 from requant.checkpoint.schemes import scheme_named
@@ -243,7 +244,8 @@ def gguf_target(destination: Location, scheme: str | None, like: Location | None
 
 def open_source(location: Location, like: Location | None = None) -> Store:
     """Return the store of a model: a directory, a model in Hugging Face's cache, or a URL; or a GGUF file, with the
-    directory of the same model. Raise ParameterError for a file without that, and a directory with it.
+    directory of the same model. Raise ParameterError for a file without that, and a directory with it; CheckpointError
+    for a local directory that does not exist or has no files.
     """
     if is_gguf(location):
         if like is None:
@@ -257,7 +259,11 @@ def open_source(location: Location, like: Location | None = None) -> Store:
     if like is not None:
         raise ParameterError("like is for GGUF files; the source and the destination are none")
     store = open_store(location)
-    return snapshot(store) if isinstance(store, LocalStore) else store
+    if isinstance(store, LocalStore):
+        store = snapshot(store)
+        # What is not there is said before kernels are compiled.
+        files_of(store)
+    return store
 
 
 def open_both(a: Location, b: Location, like: Location | None = None) -> tuple[Store, Store]:

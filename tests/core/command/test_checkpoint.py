@@ -389,8 +389,15 @@ def test_places_that_are_none(model: Path, tmp_path: Path, capsys: pytest.Captur
         (tmp_path / "none", "none does not exist or has no files"),
         (model / "config.json", "is a file"),
     ):
-        assert checkpoint("quantize", source, tmp_path / "out", "--scheme", "W8A8") == FAILED
-        assert said in capsys.readouterr().err
+        for arguments in (
+            ["quantize", source, tmp_path / "out", "--scheme", "W8A8"],
+            ["verify", source],
+            ["verify", model, "--source", source],
+            ["attest", source],
+            ["diff", model, source, "--numbers"],
+        ):
+            assert checkpoint(*arguments) == FAILED
+            assert said in capsys.readouterr().err
     for arguments in (["quantize", "", "out"], ["quantize", "model", ""], ["verify", ""], ["diff", "", "b"]):
         with pytest.raises(SystemExit) as ended:
             checkpoint(*arguments)

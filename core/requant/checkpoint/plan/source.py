@@ -155,7 +155,7 @@ def read_source(store: Store, reserve: Reserve = unlimited) -> Source:
     """
     if isinstance(store, GgufModel):
         return _read_gguf(store, reserve)
-    files = {file.name: file for file in store.files()}
+    files = files_of(store)
     reserve(_BYTES_PER_FILE * len(files))
     config = _with_other_quantization(store, files, read_config(store, files, reserve), reserve)
     index = _read_index(store, files, reserve)
@@ -178,7 +178,7 @@ def _read_gguf(store: GgufModel, reserve: Reserve) -> Source:
     # The types of GGUF, with their tables and searches, take a twentieth of a start to import.
     from requant.checkpoint.gguf.header import read_header as read_gguf_header
 
-    like = {file.name: file for file in store.like.files()}
+    like = files_of(store.like)
     config = read_config(store.like, like, reserve)
     reserve(BYTES_PER_TENSOR * min(store.file.size, _LARGEST_GGUF_HEADER) // _BYTES_OF_GGUF_TENSOR)
     header = read_gguf_header(store, store.file)
@@ -203,13 +203,19 @@ def _read_gguf(store: GgufModel, reserve: Reserve) -> Source:
 _LARGEST_GGUF_HEADER, _BYTES_OF_GGUF_TENSOR = 64 << 20, 256
 
 
-def read_config(store: Store, files: dict[str, StoredFile], reserve: Reserve = unlimited) -> dict[str, Any]:
-    """Return what config.json holds."""
+def files_of(store: Store) -> dict[str, StoredFile]:
+    """Return the files of a checkpoint by name. Raises CheckpointError if there are none, StorageError."""
+    files = {file.name: file for file in store.files()}
     if not files:
         raise CheckpointError(
             f"{store.url} does not exist or has no files: name the directory that holds {CONFIG} and {WEIGHTS} or "
             f"{INDEX}"
         )
+    return files
+
+
+def read_config(store: Store, files: dict[str, StoredFile], reserve: Reserve = unlimited) -> dict[str, Any]:
+    """Return what config.json holds."""
     if CONFIG not in files:
         raise CheckpointError(
             f"{store.url} has no {CONFIG}: not a checkpoint that transformers or vLLM can load. Give the directory "

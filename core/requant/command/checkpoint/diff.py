@@ -52,8 +52,8 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     from requant.checkpoint.verify.difference import diff
     from requant.checkpoints import open_both
 
-    compile_missing(output.kernels)
     a, b = open_both(arguments.a, arguments.b, arguments.like)
+    compile_missing(output.kernels)
     result = diff(a, b, numbers=arguments.numbers, threads=arguments.threads)
     kinds = _kinds(result)
     members: dict[str, Any] = {"compared": result.compared, "equal": _equal(result), "kinds": list(map(asdict, kinds))}

@@ -78,11 +78,13 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     if not given:
         options.refuse_given(arguments, options.OF_QUANTIZATION, "needs --scheme")
     request = options.request_of(arguments, Direction.QUANTIZE) if given else None
+    checkpoint = open_source(arguments.checkpoint)
+    source = None if arguments.source is None else open_source(arguments.source, arguments.like)
     compile_missing(output.kernels)
 
     report = checkpoint_report(
-        open_source(arguments.checkpoint),
-        None if arguments.source is None else open_source(arguments.source, arguments.like),
+        checkpoint,
+        source,
         request=request,
         sample=arguments.sample,
         seed=arguments.seed,

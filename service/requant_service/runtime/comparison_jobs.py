@@ -7,6 +7,7 @@ request is the same job. Worker processes report theirs to each other, so any of
 from __future__ import annotations
 
 import asyncio
+import pickle
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -24,8 +25,9 @@ from requant_service.runtime.shared_numbers import Shared, SharedNumbers
 
 # How long a cancellation waits for the one before it.
 _CANCEL_SECONDS = 1.0
-_REMEMBERED = 16
-"""So many jobs that have ended are kept, with what they found."""
+_REMEMBERED, _REMEMBERED_BYTES = 16, 8 << 20
+"""So many jobs that have ended are kept, with what they found: the last of them in any case, others up to these bytes,
+which are half of what a worker may report."""
 
 
 class _StoppedError(Exception):
@@ -34,14 +36,21 @@ class _StoppedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison as it is now: `inputs` of `total_inputs` are decided. `report`: what was found, once finished."""
+    """A comparison as it is now: `inputs` of `total_inputs` are decided. `found`: the report once it is finished,
+    pickled, because workers send it to each other every second.
+    """
 
     job_id: str
     state: JobState
     inputs: int = 0
     total_inputs: int = 0
-    report: Mapping[str, Any] | None = None
+    found: bytes | None = None
     error: JobError | None = None
+
+    @property
+    def report(self) -> Mapping[str, Any] | None:
+        """What was found, once it is finished."""
+        return None if self.found is None else pickle.loads(self.found)  # by a process of this service
 
 
 class _Job:
@@ -83,9 +92,9 @@ class _Job:
     def _run(self) -> None:
         cancellation_check.set(self._check)
         progress_report.set(self._advanced)
-        state, report, error = JobState.FAILED, None, None
+        state, found, error = JobState.FAILED, None, None
         try:
-            report, state = self._work(), JobState.FINISHED
+            found, state = pickle.dumps(self._work()), JobState.FINISHED
         except _StoppedError:
             state = JobState.INTERRUPTED if self._interrupted.is_set() else JobState.CANCELLED
         except RequantError as failure:
@@ -96,7 +105,7 @@ class _Job:
         finally:
             # Whoever sees that it has ended finds its place free.
             self._ended()
-            self.now = replace(self.now, state=state, report=report, error=error)
+            self.now = replace(self.now, state=state, found=found, error=error)
 
 
 class ComparisonJobs:
@@ -117,8 +126,10 @@ class ComparisonJobs:
         return sum(each.now.state is JobState.RUNNING for each in list(self._jobs.values()))
 
     def comparisons(self) -> list[Comparison]:
-        """Return the jobs of this process."""
-        return [each.now for each in list(self._jobs.values())]
+        """Return the jobs of this process that are remembered."""
+        with self._lock:
+            self._forget()
+            return [each.now for each in self._jobs.values()]
 
     async def find(self, job_id: str) -> Comparison | None:
         """Return a job that is remembered by this worker or another."""
@@ -172,10 +183,17 @@ class ComparisonJobs:
                 raise
             self._jobs[job_id] = job
             self._jobs.move_to_end(job_id)
-            ended = [name for name, each in self._jobs.items() if each.now.state is not JobState.RUNNING]
-            for name in ended[:-_REMEMBERED]:
-                del self._jobs[name]
+            self._forget()
         return job.now
+
+    def _forget(self) -> None:
+        """Forget the jobs that ended longest ago, beyond what is remembered."""
+        ended = [job_id for job_id, each in self._jobs.items() if each.now.state is not JobState.RUNNING]
+        size = 0
+        for place, job_id in enumerate(reversed(ended)):
+            size += len(self._jobs[job_id].now.found or b"")
+            if place and (place >= _REMEMBERED or size > _REMEMBERED_BYTES):
+                del self._jobs[job_id]
 
     def _ended(self, number: int) -> None:
         with self._lock:

@@ -9,6 +9,7 @@ takes longer than a worker takes for two reports, which the length and the check
 from __future__ import annotations
 
 import asyncio
+import logging
 import mmap
 import os
 import pickle
@@ -21,7 +22,9 @@ from typing import Any
 
 from requant_service.runtime.shared_numbers import Shared, SharedNumbers
 
-REPORT_BYTES = 8 << 20
+_log = logging.getLogger(__name__)
+
+REPORT_BYTES = 16 << 20
 """The most that a report may have. What no report needs takes no memory."""
 _HEAD = 8
 _WAIT_SECONDS = 0.25
@@ -69,6 +72,7 @@ class Reports:
             return
         report = pickle.dumps(self.made())
         if len(report) > REPORT_BYTES - _HEAD:
+            _log.error("A report of %d bytes is not published; at most %d are.", len(report), REPORT_BYTES - _HEAD)
             return
         count = self._numbers.own(Shared.REPORTS) + 1
         begin = count % 2 * REPORT_BYTES

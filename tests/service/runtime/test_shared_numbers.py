@@ -335,6 +335,36 @@ def test_no_cancellation_replaces_another() -> None:
     asyncio.run(scenario())
 
 
+def test_what_large_comparisons_found_is_reported() -> None:
+    # A certificate has up to 2^17 thresholds: some megabytes. The last job is known to all, older ones are forgotten.
+    async def scenario() -> None:
+        numbers = SharedNumbers(2)
+        reports = shared_reports()
+        jobs = [ComparisonJobs(2, 1, numbers.of_worker(index), reports[index]) for index in range(2)]
+        for each, own in zip(reports, jobs, strict=True):
+            each.made = lambda own=own: Report({}, own.comparisons())
+            each.start()
+        names = [f"{number}" * 32 for number in range(1, 7)]
+        for name in names:
+            await jobs[0].start(name, lambda: {"found": b"x" * (3 << 20)})
+            while (now := await jobs[0].find(name)) is not None and now.state is JobState.RUNNING:
+                await asyncio.sleep(0.005)
+        known = [await jobs[1].find(name) for name in names]
+        assert [each is None for each in known] == [True, True, True, True, False, False]
+        assert known[-1] is not None
+        assert known[-1].report == {"found": b"x" * (3 << 20)}
+        # One that is larger than what is remembered is known as long as it is the last.
+        await jobs[0].start("9" * 32, lambda: {"found": b"x" * (12 << 20)})
+        while (now := await jobs[1].find("9" * 32)) is None or now.state is JobState.RUNNING:
+            await asyncio.sleep(0.005)
+        assert now.state is JobState.FINISHED
+        assert await jobs[1].find(names[-1]) is None
+        for each in reports:
+            each.stop()
+
+    asyncio.run(scenario())
+
+
 def test_connections_are_counted_once() -> None:
     numbers = SharedNumbers(2).of_worker(1)
     connections = CountedConnections(numbers)

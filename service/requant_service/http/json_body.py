@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, get_args
@@ -44,23 +44,33 @@ _BYTES_FOR_TOKEN = 100
 
 
 async def receive_json(request: Request, model: type[Model], running: Runtime) -> tuple[Model, JsonDocument]:
-    """Receive the body of a JSON route. Return it as a model and as it was received.
+    """Receive the body of a JSON route. Return it as a model and as it was received."""
+    document = await receive_document(request, running)
+    return await parse_document(request, document, model, running), document
+
+
+async def receive_document(request: Request, running: Runtime) -> JsonDocument:
+    """Receive the body of a JSON route."""
+    require_media_type(context_of(request.scope).headers, _MEDIA_TYPES)
+    return JsonDocument(await BodyReader(request.scope, request.receive, running.settings.max_json_bytes).text())
+
+
+async def parse_document(request: Request, document: JsonDocument, model: type[Model], running: Runtime) -> Model:
+    """Parse a body into a model.
 
     Tokens are counted first: at 100 bytes for an empty list, a parser makes half a gigabyte of 8 MiB of brackets.
     """
     settings = running.settings
-    require_media_type(context_of(request.scope).headers, _MEDIA_TYPES)
-    document = JsonDocument(await BodyReader(request.scope, request.receive, settings.max_json_bytes).text())
     weight = tokens_of(document.text)
     await reserve_for_objects(request.scope, document.body, weight, settings.max_json_tokens)
     tokens = weight if len(document.text) <= _MAX_COUNTED_INLINE else None
     read = partial(_read_document, document, model, settings, tokens)
-    return await running.executor.run_text(weight // TOKENS_PER_CHARACTER, read), document
+    return await running.executor.run_text(weight // TOKENS_PER_CHARACTER, read)
 
 
-async def reserve_for_objects(scope: Scope, body: Text, weight: int, max_tokens: int) -> None:
+def reserve_for_objects(scope: Scope, body: Text, weight: int, max_tokens: int) -> Awaitable[None]:
     """Reserve memory for the objects that a body is parsed into, and for the arrays that are made of them."""
-    await reserve_memory(scope, bytes_for_objects(body, weight, max_tokens))
+    return reserve_memory(scope, bytes_for_objects(body, weight, max_tokens))
 
 
 def bytes_for_objects(body: Text, weight: int, max_tokens: int) -> int:

@@ -156,7 +156,7 @@ def _structure(body: Text) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     return places[outside], kinds[outside]
 
 
-# Strings of at least this length are left out of the document.
+# Strings of at least this length are left out of what is parsed.
 _LONG_TEXT = 16 << 10
 # How far ahead the next member is searched for, and how many are.
 _KEY_WINDOW = 64 << 10
@@ -165,6 +165,7 @@ _MAX_TEXTS = 16
 _KEY = b'"data"'
 _OPENING = re.compile(rb'"data"[ \t\n\r]*:[ \t\n\r]*"')
 _SECRET = secrets.token_hex(16)
+_NAMES = [f"{_SECRET}-{index}" for index in range(_MAX_TEXTS)]
 # Made once: `json.loads` makes one in each call, which takes as long as reading a small document.
 _WRITTEN = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 
@@ -173,20 +174,30 @@ class JsonDocument:
     """A body as it was received, `body`, and what is parsed of it, `text`: the same without its long strings.
 
     Either both are JSON or neither is; errors in a long string are found when it is decoded.
+
+    `outline` is what is the same in requests that differ only in their data. A long body is parsed as its outline. That
+    of a short one is the body without any string of a member `data`, and what these hold decides whether it is JSON.
     """
 
     def __init__(self, body: Text) -> None:
         self.body = body
-        self._long: dict[str, memoryview] = {}
-        self.text = body if len(body) < _LONG_TEXT else _without_long_texts(body, self._long)
+        self._strings: dict[str, memoryview] = {}
+        is_long = len(body) >= _LONG_TEXT
+        self.outline = _without_strings(body, _LONG_TEXT if is_long else 0, self._strings)
+        self.text = self.outline if is_long else body
 
     def __len__(self) -> int:
         """Return the length of the body."""
         return len(self.body)
 
     def data(self, text: str) -> str | memoryview:
-        """Return the string of a member `data`, given what the parser returned for it."""
-        return self._long.get(text, text)
+        """Return the string of a member `data`, given what the parser returned for it, here or in the outline."""
+        return self._strings.get(text, text)
+
+    @property
+    def left_out(self) -> int:
+        """How many strings the outline leaves out."""
+        return len(self._strings)
 
     @cached_property
     def _written(self) -> Any:
@@ -226,19 +237,19 @@ class _Part(JsonDocument):
     """What is in a place of a document."""
 
     def __init__(self, whole: JsonDocument, place: str) -> None:
-        self.body, self.text = whole.body, whole.text
-        self._long = whole._long
+        self.body, self.text, self.outline = whole.body, whole.text, whole.outline
+        self._strings = whole._strings
         self._whole, self._place = whole, place
 
     def _at(self, field: str) -> Any:
         return self._whole._at(f"{self._place}/{field}")
 
 
-def _without_long_texts(body: Text, long: dict[str, memoryview]) -> Text:
-    """Return a body with names for its long strings, which are added to `long`."""
+def _without_strings(body: Text, shortest: int, strings: dict[str, memoryview]) -> Text:
+    """Return a body with names for its strings of at least that length, which are added to `strings`."""
     pieces: list[Text] = []
     whole, at, begin = memoryview(body), 0, 0
-    while len(long) < _MAX_TEXTS:
+    while len(strings) < _MAX_TEXTS:
         key = body.find(_KEY, at, at + _KEY_WINDOW)
         if key < 0:
             break
@@ -248,13 +259,13 @@ def _without_long_texts(body: Text, long: dict[str, memoryview]) -> Text:
             continue
         first = opening.end()
         end = body.find(b'"', first)
-        if end - first < _LONG_TEXT:
+        if end - first < shortest:
             continue
         if body.find(b"\\", first, end) >= 0:
             # The quote may be escaped, and what looks like a member after it may be a part of the string.
             break
-        name = f"{_SECRET}-{len(long)}"
-        long[name] = whole[first:end]
+        name = _NAMES[len(strings)]
+        strings[name] = whole[first:end]
         pieces += [body[begin:first], name.encode("ascii")]
         at = begin = end
     return b"".join([*pieces, body[begin:]]) if pieces else body

@@ -37,12 +37,14 @@ _INITIAL_BYTES = 64 << 10
 
 def require_media_type(headers: Mapping[bytes, bytes], served: Collection[str]) -> None:
     """Refuse a body in another media type than the `served` ones. A missing media type counts as the right one."""
-    media = media_type(headers)
-    if media and media not in served:
-        raise UnreadableEncodingError(_other_media_type(media, served))
-    coding = headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
-    if coding not in ("", "identity"):
-        raise UnreadableEncodingError(f"the content encoding is {excerpt(coding)!r}; bodies are read uncompressed")
+    if headers.get(b"content-type", b"").decode("latin-1") not in served:
+        media = media_type(headers)
+        if media and media not in served:
+            raise UnreadableEncodingError(_other_media_type(media, served))
+    if b"content-encoding" in headers:
+        coding = headers[b"content-encoding"].decode("latin-1").strip().lower()
+        if coding not in ("", "identity"):
+            raise UnreadableEncodingError(f"the content encoding is {excerpt(coding)!r}; bodies are read uncompressed")
 
 
 def media_type(headers: Mapping[bytes, bytes]) -> str:

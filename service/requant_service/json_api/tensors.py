@@ -71,9 +71,13 @@ def output_pieces(
     head = b'{"type":' + _type_text(text or print_type(type_))
     if in_values:
         return [head + b',"values":', values.encode_elements(type_.element, elements), b"}"]
+    return [head + b',"data":"', output_data(type_, elements, dense=dense), b'"}']
+
+
+def output_data(type_: TensorType, elements: Array, *, dense: bool) -> bytes:
+    """Return the elements of a tensor as base64."""
     width = dense_width(type_) if dense else None
-    data = elements if width is None else pack(elements, width)
-    return [head + b',"data":"', base64_tensor.encode(data), b'"}']
+    return base64_tensor.encode(elements if width is None else pack(elements, width))
 
 
 def _type_text(text: str) -> bytes:

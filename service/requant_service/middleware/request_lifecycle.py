@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Collection
+from operator import itemgetter
 from time import perf_counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -82,6 +83,7 @@ def route_of(scope: Scope, fixed: Collection[str]) -> str:
     return UNMATCHED if template is None else template
 
 
+_NAME = itemgetter(0)
 _COMMON_NAMES = frozenset(name for name, _ in common_headers(RequestContext()))
 
 
@@ -126,7 +128,8 @@ class _Messages:
     def _completed(self, fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         """Add the common header fields that the response does not have itself, and whether the connection closes."""
         common = common_headers(self._context)
-        if not _COMMON_NAMES.isdisjoint(present := dict(fields)):
+        if not _COMMON_NAMES.isdisjoint(map(_NAME, fields)):
+            present = dict(fields)
             common = tuple(pair for pair in common if pair[0] not in present)
         headers = [*fields, *common, (b"server-timing", self._context.server_timing())]
         if self._closing or (not self._ended and self._is_long()):

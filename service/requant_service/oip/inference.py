@@ -18,7 +18,7 @@ from requant_service.http.json_body import MEDIA_TYPE, reserve_for_objects, toke
 from requant_service.http.openapi_operation import BINARY
 from requant_service.http.query import read_query
 from requant_service.http.request_body import BodyReader, open_body
-from requant_service.http.responses import Buffer, BuffersResponse, StreamedResponse, bytes_of, json_text
+from requant_service.http.responses import Buffer, BuffersResponse, Header, StreamedResponse, bytes_of, json_text
 from requant_service.oip import wire as oip
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES
@@ -88,20 +88,25 @@ async def infer(request: Request, model: Model, version: str) -> Response:
         body = await _receive_raw(reader, model, query)
         return await _run_in_memory(model, version, body, reply, in_query=True)
     text = await _receive_json(reader, length, settings)
-    cut = head_text(text)
-    key = (model.name, version, cut.before, cut.after)
+    # Without an id at either end, a head is known by all of its text, and that is not cut.
+    key, cut = (model.name, version, text, b""), None
     head: InferenceHead | None = running.decoded.get(key)
+    if head is None:
+        cut = head_text(text)
+        if cut.id is not None:
+            key = (model.name, version, cut.before, cut.after)
+            head = running.decoded.get(key)
     kept = head is not None
     if head is None:
         head = await _decode(request, text, model, running)
-    reply.id = head.id if cut.id is None else cut.id
+    reply.id = head.id if cut is None or cut.id is None else cut.id
     body = _Body(reader, len(text), length is not None, head)
     await body.receive()
     if head.arriving is None:
         response = await _run_in_memory(model, version, body, reply)
     else:
         response = await _run_arriving(head.arriving, model, version, body, reply)
-    if not kept and cut.is_text_of(head):
+    if not kept and cut is not None and cut.is_text_of(head):
         running.decoded.put(key, head, head.held_bytes(len(text)))
     return response
 
@@ -140,16 +145,18 @@ class _Reply:
             return BuffersResponse([text], MEDIA_TYPE)
         return BuffersResponse([text, *pieces[1:]], BINARY, _length_field(text))
 
-    def leaving(self, text: bytes, converted: Converted) -> Response:
+    def leaving(self, text: bytes, fields: tuple[Header, ...], converted: Converted) -> Response:
         """Return the reply of a conversion whose output alone follows the JSON, which is `text` without the `id`."""
-        text = text if self.id is None else self.text(text)
-        output, fields = converted.output, _length_field(text)
+        if self.id is not None:
+            text = self.text(text)
+            fields = _length_field(text)
+        output = converted.output
         if isinstance(output, np.ndarray):
             return BuffersResponse([text, bytes_of(output)], BINARY, fields)
         return StreamedResponse(text, output, converted.result.planned.output_bytes, BINARY, fields)
 
 
-def _length_field(text: bytes) -> tuple[tuple[bytes, bytes], ...]:
+def _length_field(text: bytes) -> tuple[Header, ...]:
     return ((oip.LENGTH_FIELD, b"%d" % len(text)),)
 
 
@@ -182,11 +189,12 @@ async def _run_arriving(arriving: oip.InputHead, model: Model, version: str, bod
 
     if not y_alone:
         return await running.executor.run_array(head.blob_bytes, lambda: reply.response(head, answer()))
-    if head.replied is not None and head.replied[0] == converted.result:
-        return reply.leaving(head.replied[1], converted)
-    pieces, _ = reply.pieces(head, answer())
-    head.replied = converted.result, bytes(pieces[0])
-    return reply.leaving(head.replied[1], converted)
+    known = head.replied
+    if known is None or known[0] != converted.result:
+        pieces, _ = reply.pieces(head, answer())
+        text = bytes(pieces[0])
+        known = head.replied = converted.result, text, _length_field(text)
+    return reply.leaving(known[1], known[2], converted)
 
 
 async def _receive_json(reader: BodyReader, length: int | None, settings: Settings) -> bytes:

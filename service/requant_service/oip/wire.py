@@ -39,7 +39,7 @@ from requant.errors import (
 )
 from requant_service.http.json_body import read_json
 from requant_service.http.problems import pointer
-from requant_service.http.responses import Buffer, json_text
+from requant_service.http.responses import Buffer, Header, json_text
 from requant_service.oip import schemas
 from requant_service.oip.datatypes import BOOL, Datatype, datatype_named
 from requant_service.oip.models.model import Model, Slot, slot_named
@@ -360,8 +360,8 @@ class InferenceHead:
     `heads`: its inputs, in order. `inputs`: those whose elements were in the head. `wanted`: the outputs by name, each
     with whether it is sent in binary. `planned` is what it means for a model that is a conversion, if no other input
     has a say in that, or `whole` if that takes its input whole; `replied` is the last result of `planned` with the JSON
-    of its reply. `arriving`: the input that is converted while it arrives, as the last one of the body.
-    `input_regions` and `output_regions`: where in shared memory tensors are, or are wanted;
+    of its reply, and the header field about that. `arriving`: the input that is converted while it arrives, as the last
+    one of the body. `input_regions` and `output_regions`: where in shared memory tensors are, or are wanted;
     `uses_shared_memory`: whether there are any.
     """
 
@@ -373,7 +373,7 @@ class InferenceHead:
     id: str | None = None
     planned: PlannedConversion | None = None
     whole: WholeConversion | None = None
-    replied: tuple[ConversionResult, bytes] | None = None
+    replied: tuple[ConversionResult, bytes, tuple[Header, ...]] | None = None
     arriving: InputHead | None = None
     output_regions: Mapping[str, RegionPart] = field(default_factory=dict)
     input_regions: Mapping[str, RegionPart] = field(init=False)

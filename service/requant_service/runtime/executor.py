@@ -22,7 +22,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from math import inf
 from time import perf_counter, thread_time
@@ -136,7 +136,9 @@ class Executor:
                 pool.waiting.shutdown(wait=False)
                 pool.waiting = None
 
-    async def run_array(self, byte_count: int, work: Callable[[], Result], kind: Hashable = None) -> Result:
+    def run_array(
+        self, byte_count: int, work: Callable[[], Result], kind: Hashable = None
+    ) -> Coroutine[Any, Any, Result]:
         """Return the result of `work` on arrays of about `byte_count` bytes.
 
         `kind`: work of the same kind costs about the same time per byte, and is measured.
@@ -145,16 +147,16 @@ class Executor:
             OverloadedError: if too many requests wait for a thread.
             DeadlineError: if the request has used up its seconds of CPU.
         """
-        return await self._run(self._arrays, byte_count, work, kind)
+        return self._run(self._arrays, byte_count, work, kind)
 
-    async def run_text(self, characters: int, work: Callable[[], Result]) -> Result:
+    def run_text(self, characters: int, work: Callable[[], Result]) -> Coroutine[Any, Any, Result]:
         """Return the result of `work` on texts of about `characters` characters."""
-        return await self._run(self._texts, characters * _BYTES_PER_CHARACTER, work)
+        return self._run(self._texts, characters * _BYTES_PER_CHARACTER, work)
 
-    async def run_module(self, work: Callable[[], Result]) -> Result:
+    def run_module(self, work: Callable[[], Result]) -> Coroutine[Any, Any, Result]:
         """Return the result of `work` on a module."""
         # Never inline: the first one imports what modules need, and how long one takes is not known beforehand.
-        return await self._run(self._modules, self._inline_bytes + 1, work)
+        return self._run(self._modules, self._inline_bytes + 1, work)
 
     async def _run(self, pool: _Pool, byte_count: int, work: Callable[[], Result], kind: Hashable = None) -> Result:
         context = current_request.get(None) or RequestContext()
@@ -238,14 +240,18 @@ def _clock_for(byte_count: int) -> Callable[[], float]:
     return perf_counter if byte_count < _MIN_SAMPLE_BYTES else thread_time
 
 
-def start_eagerly(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> asyncio.Task[None] | None:
+def start_eagerly(
+    work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, around: Context | None = None
+) -> asyncio.Task[None] | None:
     """Run a request in a context of its own until it waits. Return the task that continues it, None if it has ended.
+
+    Its context is a copy of the one `around` it, by default the present one.
 
     What it raises before it waits is raised here. Until then there is no current task. Most requests end without ever
     waiting, and so take no task and no turn of the event loop, as with `eager_start` of Python 3.12's tasks
     (docs/architecture.md has what that saves).
     """
-    context = copy_context()
+    context = copy_context() if around is None else around.copy()
     try:
         awaited = context.run(work.send, None)
     except StopIteration:

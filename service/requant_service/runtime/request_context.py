@@ -176,6 +176,6 @@ def context_of(scope: MutableMapping[str, Any]) -> RequestContext:
     return context
 
 
-async def reserve_memory(scope: MutableMapping[str, Any], byte_count: int) -> None:
+def reserve_memory(scope: MutableMapping[str, Any], byte_count: int) -> Awaitable[None]:
     """Reserve `byte_count` more bytes for a request, as its context's `reserve` does."""
-    await context_of(scope).reserve(byte_count)
+    return context_of(scope).reserve(byte_count)

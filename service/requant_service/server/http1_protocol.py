@@ -200,21 +200,27 @@ class HttpProtocol(asyncio.Protocol):
         Return what follows. A client that keeps its connection mostly sends the same head again, which is not parsed
         again.
         """
-        end = data.find(b"\r\n\r\n", 0, _MAX_PIECE) + 4
-        if end < 4:
-            return data
+        last = self._last_head
         try:
-            text = data[:end]
-            if self._last_head is not None and self._last_head[0] == text:
+            if last is not None and data.startswith(last[0]):
+                text, head = last
+                end = len(text)
                 self._read_timeouts.head_begins()
-                self._begin(self._last_head[1])
-                if not self._body_left:
-                    self._message_ends()
+                whole = end + head.body_bytes
+                if whole <= len(data):
+                    self._begin_whole(head, data[end:whole])
+                    end = whole
+                else:
+                    self._begin(head)
             else:
+                end = data.find(b"\r\n\r\n", 0, _MAX_PIECE) + 4
+                if end < 4:
+                    return data
+                text = data[:end]
                 self._parse(memoryview(text))
-                head = self._request_head
-                if head is not None and end <= _MAX_CACHED_BYTES:
-                    self._last_head = text, head
+                parsed = self._request_head
+                if parsed is not None and end <= _MAX_CACHED_BYTES:
+                    self._last_head = text, parsed
             if self._body_left:
                 begin, end = end, end + self._body_left
                 if begin < len(data):
@@ -384,10 +390,17 @@ class HttpProtocol(asyncio.Protocol):
         self._begin(head)
         self._headers = []  # for trailers
 
-    def _begin(self, head: _RequestHead) -> None:
+    def _begin_whole(self, head: _RequestHead, body: bytes) -> None:
+        """Begin the exchange for a request that was received completely."""
+        exchange = self._begin(head)
+        self._body_left = 0
+        exchange.body_arrives(body, ends=True)
+        self._read_timeouts.body_ends()
+
+    def _begin(self, head: _RequestHead) -> HttpExchange:
         """Begin the exchange for a head."""
         self._is_head_request = head.scope["method"] == "HEAD"
-        self.exchange = self._unstarted = HttpExchange(
+        exchange = self.exchange = self._unstarted = HttpExchange(
             {**head.scope, "state": self._app_state.copy()},
             self.transport,
             self.flow,
@@ -399,13 +412,14 @@ class HttpProtocol(asyncio.Protocol):
         self._body_left = head.body_bytes
         self._framing = 0
         self._read_timeouts.head_ends(head.body_bytes)
+        return exchange
 
     def _run(self) -> None:
         """Let the application answer a request whose head was received."""
         exchange, self._unstarted = self._unstarted, None
         if exchange is None:
             return
-        task = self._context.run(start_eagerly, exchange.run(self._app), self._loop)
+        task = start_eagerly(exchange.run(self._app), self._loop, self._context)
         if task is not None:
             self._server_state.tasks.add(task)
             task.add_done_callback(self._server_state.tasks.discard)

@@ -179,10 +179,14 @@ class HttpExchange:
         self._head = b""
         self._left = 0
 
-    def body_arrives(self, chunk: bytes) -> None:
-        """Keep a part of the body until the application receives it. `body_bytes` is how much is kept."""
+    def body_arrives(self, chunk: bytes, *, ends: bool = False) -> None:
+        """Keep a part of the body until the application receives it. `body_bytes` is how much is kept.
+
+        `ends`: it is the last part.
+        """
         self._chunks.append(chunk)
         self.body_bytes += len(chunk)
+        self._unread_end = ends
         if self._waiter is not None:
             self._wake()
 
@@ -266,16 +270,22 @@ class HttpExchange:
             self._make_head(message["status"], message["headers"])
 
     def _make_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        fields = [*self.default_headers, *headers]
-        named = dict(fields)
-        if named.get(b"connection") == b"close":
+        length = b"0" if status in _BODILESS else b""
+        closes = False
+        for name, value in headers:
+            if name == b"content-length":
+                length = value
+            elif name == b"connection":
+                closes = value == b"close"
+        lines = [*map(b": ".join, self.default_headers), *map(b": ".join, headers)]
+        if closes:
             self.keep_alive = False
         elif not self.keep_alive:
-            fields.append((b"connection", b"close"))
-        head = self._head = b"\r\n".join([STATUS_LINE[status], *map(b": ".join, fields), b"", b""])
-        if not head.count(b"\n") == head.count(b"\r") == len(fields) + 2:
+            lines.append(b"connection: close")
+        together = b"".join(lines)
+        if b"\n" in together or b"\r" in together:
             raise RuntimeError("a header field of the response has a line break")
-        length = named.get(b"content-length", b"0" if status in _BODILESS else b"")
+        self._head = b"\r\n".join([STATUS_LINE[status], *lines, b"", b""])
         self._left = 0 if self.scope["method"] == "HEAD" else int(length)
 
     def _send_body(self, body: bytes | memoryview, *, more: bool) -> None:

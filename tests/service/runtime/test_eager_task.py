@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,26 @@ def test_a_coroutine_that_never_waits_has_ended(loop: type) -> None:
 
         assert start_eagerly(work(), asyncio.get_running_loop()) is None
         assert seen == ["outside"]
+        assert VARIABLE.get() == "outside"
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
+
+
+@LOOPS
+def test_its_context_is_a_copy_of_the_one_around_it(loop: type) -> None:
+    async def run() -> None:
+        seen = []
+
+        async def work() -> None:
+            seen.append(VARIABLE.get())
+            VARIABLE.set("inside")
+
+        around = copy_context()
+        around.run(VARIABLE.set, "around")
+        assert start_eagerly(work(), asyncio.get_running_loop(), around) is None
+        assert seen == ["around"]
+        assert around[VARIABLE] == "around"
         assert VARIABLE.get() == "outside"
 
     with asyncio.Runner(loop_factory=loop) as runner:

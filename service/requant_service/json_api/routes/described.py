@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import prod
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
@@ -27,13 +27,20 @@ from requant.description import (
     TensorValue,
     Work,
 )
-from requant.errors import RequantError
+from requant.errors import Base64Error, RequantError
 from requant.operations import OPERATIONS
 from requant.operations.conversions import CONVERSIONS
 from requant.operations.explain import EXPLANATIONS
 from requant.plan.operands import element_name, static_shape
 from requant.plan.plan import Packing
-from requant_service.http.json_body import MEDIA_TYPE, receive_json
+from requant_service.http.json_body import (
+    MEDIA_TYPE,
+    parse_document,
+    read_json,
+    receive_document,
+    reserve_for_objects,
+    tokens_of,
+)
 from requant_service.http.json_document import JsonDocument
 from requant_service.http.models import RequestModel
 from requant_service.http.openapi_operation import json_operation
@@ -42,7 +49,7 @@ from requant_service.http.responses import Buffer, BuffersResponse, json_text, n
 from requant_service.json_api.calls import read_calls
 from requant_service.json_api.schemas.described import operation_id, reply_model, request_model
 from requant_service.json_api.sent_call import SentCall
-from requant_service.json_api.tensors import output_pieces, read_elements
+from requant_service.json_api.tensors import output_data, output_pieces, read_elements
 from requant_service.operations.conversion_call import plan_bytes
 from requant_service.operations.described import (
     cached_plan,
@@ -50,6 +57,7 @@ from requant_service.operations.described import (
     plan_operation,
     weight,
 )
+from requant_service.runtime.executor import Executor
 from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import Runtime, require_ready, runtime
 from requant_service.runtime.settings import Settings
@@ -83,11 +91,19 @@ class _Route:
         whole = all(each.kind is Kind.INTEGER for each in operation.numbers)
         self.max_kept_numbers = _MAX_KEPT_INTEGERS if whole else _MAX_KEPT_FLOATS
         self.reads_as_written = any(each.kind is Kind.NUMBER_OR_TEXT for each in operation.numbers)
+        self._name = operation.name
+        self._reads_data = operation.work is Work.ARRAYS and bool(operation.tensors) and operation.calls is None
         # The first tensor decides the form of the reply; of parts that a request may or may not have, any in values.
         self.any_decides = bool(operation.tensors) and operation.tensors[0].optional
         self.members = frozenset(each.name for each in operation.members)
         listed = () if operation.report is None else operation.report.members
         self.may_have_floats = frozenset(each.name for each in listed if each.kind is Kind.NUMBER or each.members)
+
+    def key_of(self, body: JsonDocument) -> Hashable:
+        """What tells apart requests that differ in more than their data. None for one that is not worth a look."""
+        outline = body.outline
+        worth = self._reads_data and body.left_out and len(outline) <= _MAX_KEPT_BYTES
+        return (self._name, bytes(outline)) if worth else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +129,12 @@ class _Plan:
 
 
 class _Exchange:
-    """One request: its tensors, how their elements travel, and the reply in the same form."""
+    """One request: its tensors, how their elements travel, and the reply in the same form.
+
+    `is_new`: nothing is known of such requests before it.
+    """
+
+    is_new = False
 
     def __init__(
         self, operation: Operation, route: _Route, request: RequestModel, body: JsonDocument, running: Runtime
@@ -127,6 +148,7 @@ class _Exchange:
         self._sent = SentCall(operation, request, body, running.settings)
         self._dense = getattr(request, "packing", None) is Packing.DENSE
         self._in_values = False
+        self._replied: tuple[Mapping[str, Any], Buffer, Buffer] | None = None
         for _, tensor in self._sent.tensors.values():
             if tensor.in_values:
                 self._in_values = True
@@ -176,14 +198,9 @@ class _Exchange:
         small = all(prod(size or 1 for size in shape) <= 8 * len(self._body) for shape in shapes)
         return _PLAN_BYTES_PER_BODY_BYTE * len(self._body) + work.byte_count if small else None
 
-    def byte_count(self, plan: _Plan) -> int:
-        """Return how much memory the work takes: none if types promise more elements than the body has bits, for then
-        it is refused when the elements are read.
-        """
-        return plan.byte_count if plan.promised <= 8 * len(self._body) else 0
-
     def measured_plan(self) -> _Plan:
         """Plan the call, for all requests that have the plan."""
+        self.is_new = True
         return _Plan.of(self.plan(), self._settings)
 
     def plan(self) -> PlannedWork:
@@ -197,12 +214,26 @@ class _Exchange:
             self._sent.point(error)
             raise
 
+    def of_outline(self, running: Runtime) -> _Exchange | None:
+        """Return the exchange of any request with the same outline; None if data are not all that this leaves out."""
+        if len(self._sent.tensors) != self._body.left_out:
+            return None
+        outline = JsonDocument(self._body.outline)
+        request = read_json(outline.body, self._route.model, self._settings)
+        made = _Exchange(self._operation, self._route, request, outline, running)
+        # Of repeated members only the last is read.
+        are_read = all(self._body.data(each.data) is not each.data for _, each in made._sent.tensors.values())
+        return made if are_read else None
+
     def planned_answer(self) -> Response:
         """Plan the call and reply: of texts, where all of it is one piece of work."""
-        return self.answer(self.plan())
+        return self.answer(self.plan(), self._body)
 
-    def answer(self, work: PlannedWork, element: str = "") -> Response:
-        """Read the elements, do the work, and reply. `element`: that of the output of a conversion, if it is known."""
+    def answer(self, work: PlannedWork, body: JsonDocument, element: str = "") -> Response:
+        """Read the elements, do the work, and reply. `element`: that of the output of a conversion, if it is known.
+
+        `body`: of this request, or of another one with the same outline.
+        """
         operation, arrays = self._operation, {}
         for each in operation.tensors:
             for name in self._sent.names[each.name]:
@@ -214,7 +245,7 @@ class _Exchange:
                     stored.type,
                     stored.dtype,
                     path,
-                    self._body,
+                    body,
                     self._settings,
                     dense=dense,
                     elements=stored.elements,
@@ -229,7 +260,20 @@ class _Exchange:
             raise
         if operation.converts is not None:
             self._count(result, operation.converts, element)
-        return BuffersResponse(self._reply(result), MEDIA_TYPE)
+        return BuffersResponse(self._reply_again(result) if work.in_pieces else self._reply(result), MEDIA_TYPE)
+
+    def _reply_again(self, result: Result) -> list[Buffer]:
+        """Return the reply of a conversion that is nothing else. All but the elements is that of the request before it,
+        unless the report is another one.
+        """
+        if self._in_values:
+            return self._reply(result)
+        output = result.outputs["output"]
+        known = self._replied
+        if known is None or known[0] != result.report:
+            head, _, *tail = self._reply(result)
+            known = self._replied = result.report, head, b"".join(tail)
+        return [known[1], output_data(output.type, output.data, dense=self._dense), known[2]]
 
     def pace(self, work: PlannedWork) -> Hashable:
         """Return a kind of work that takes about the same time for a byte of the body."""
@@ -314,23 +358,50 @@ def _numbers_text(part: NumbersOutput, numbers: Array) -> bytes:
     return numbers_text(numbers)
 
 
+class _Meaning(NamedTuple):
+    """What all requests with an outline ask for: one of them, its plan, and `tokens_of` the outline."""
+
+    exchange: _Exchange
+    plan: _Plan
+    weight: int
+
+    async def answer(self, request: Request, body: JsonDocument, executor: Executor) -> Response:
+        """Do the work on the data of a body, and reply."""
+        plan, work = self.plan, self.plan.work
+        if plan.promised <= 8 * len(body):
+            # Else types promise more elements than the body has bits, and it is refused when they are read.
+            await reserve_memory(request.scope, plan.byte_count)
+        answer = partial(self.exchange.answer, work, body, plan.element)
+        if work.characters:
+            return await executor.run_text(work.characters, answer)
+        return await executor.run_array(max(plan.cost, len(body)), answer, self.exchange.pace(work))
+
+
 async def answer_operation(request: Request, operation: Operation, route: _Route) -> Response:
-    """Receive, plan, work and reply."""
+    """Receive, plan, work and reply. What a request asks for apart from its data is worked out once and kept."""
     running = runtime(request) if operation.work is Work.TEXTS else require_ready(request)
-    executor = running.executor
-    parsed, body = await receive_json(request, route.model, running)
+    executor, max_tokens = running.executor, running.settings.max_json_tokens
+    body = await receive_document(request, running)
+    key = route.key_of(body)
+    known: _Meaning | None = None if key is None else running.decoded.get(key)
+    if known is not None:
+        await reserve_for_objects(request.scope, body.body, known.weight, max_tokens)
+        try:
+            return await known.answer(request, body, executor)
+        except Base64Error:
+            pass  # nothing was done yet, and the body may not even be JSON: what is wrong with it is found below
+    parsed = await parse_document(request, body, route.model, running)
     exchange = _Exchange(operation, route, parsed, body, running)
     if operation.work is Work.TEXTS:
         return await executor.run_text(operation.readings * len(body), exchange.planned_answer)
     if operation.work is Work.MODULES:
         return await executor.run_module(exchange.planned_answer)
     plan = await cached_plan(exchange.key, running, exchange.measured_plan, exchange.characters, exchange.held_bytes)
-    work = plan.work
-    await reserve_memory(request.scope, exchange.byte_count(plan))
-    answer = partial(exchange.answer, work, plan.element)
-    if work.characters:
-        return await executor.run_text(work.characters, answer)
-    return await executor.run_array(max(plan.cost, len(body)), answer, exchange.pace(work))
+    response = await _Meaning(exchange, plan, 0).answer(request, body, executor)
+    if key is not None and not exchange.is_new and (kept := exchange.of_outline(running)) is not None:
+        held = _PLAN_BYTES_PER_BODY_BYTE * len(body.outline) + (exchange.held_bytes(plan) or 0)
+        running.decoded.put(key, _Meaning(kept, plan, tokens_of(body.outline)), held)
+    return response
 
 
 def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:

@@ -40,6 +40,7 @@ test-all: $(VENV)/check.done ## run all tests on all inputs, the slow ones and t
 	$(BIN)/python -m pytest $(PARALLEL) -m "not interop and not generators and not clients and not browser and not docs"
 
 workers: export SERVICE_WORKERS := 3
+workers: export REQUANT_EXHAUSTIVE := 0
 workers: $(VENV)/check.done ## run the tests that start a service with three worker processes
 	@$(BIN)/python $(COMPILE)
 	$(BIN)/python -m pytest $(PARALLEL) tests/service tests/faces tests/wire tests/hostile

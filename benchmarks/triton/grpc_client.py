@@ -11,6 +11,7 @@ import select
 import socket
 from collections.abc import Mapping
 from struct import unpack_from
+from typing import Any
 
 from hpack import Decoder, Encoder
 
@@ -33,7 +34,8 @@ def message_of(case: Case, model: str, parameters: Mapping[str, str]) -> bytes:
     request.raw_input_contents.append(case.npy[HEADER_BYTES:])
     for name, value in parameters.items():
         request.parameters[name].string_param = value
-    return request.SerializeToString()
+    message: bytes = request.SerializeToString()
+    return message
 
 
 def check(case: Case, message: bytes) -> None:
@@ -210,7 +212,8 @@ class Connection:
 
 def _reply(received: bytearray) -> bytes:
     """Return the message in the frames of a connection with one call, whose status has to be 0."""
-    decoder, fields, message, at = Decoder(), [], bytearray(), 0
+    decoder, message, at = Decoder(), bytearray(), 0
+    fields: list[Any] = []
     while at < len(received):
         first, _, _ = unpack_from(">IBI", received, at)
         payload = received[at + HEAD_BYTES : at + HEAD_BYTES + (first >> 8)]

@@ -49,8 +49,12 @@ def report() -> Section:
         "### Shared memory\n",
         shared_memory_table(shared),
     ]
-    measured = {"http": http, "grpc": grpc, "shared_memory": shared}
-    data = {"version": version} | {name: [row.as_json() for row in rows] for name, rows in measured.items()}
+    data = {
+        "version": version,
+        "http": [row.as_json() for row in http],
+        "grpc": [row.as_json() for row in grpc],
+        "shared_memory": [row.as_json() for row in shared],
+    }
     return Section(_TITLE, "\n".join(parts), data)
 
 

@@ -21,7 +21,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 COMPILE := -m requant.kernels.jit.warmup
 
 .DEFAULT_GOAL := help
-.PHONY: help environments serve test test-all interop conformance live generators browser digests arm64 docs check format bench openapi proto sbom lock clean
+.PHONY: help environments serve test test-all workers interop conformance live generators browser digests arm64 docs check format bench openapi proto sbom lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,12 @@ test-all: export REQUANT_EXHAUSTIVE := 1
 test-all: $(VENV)/check.done ## run all tests on all inputs, the slow ones and the fuzzer with the seed of the day too
 	@$(BIN)/python $(COMPILE)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not interop and not generators and not clients and not browser and not docs"
+
+workers: export SERVICE_WORKERS := 3
+workers: export REQUANT_EXHAUSTIVE := 0
+workers: $(VENV)/check.done ## run the tests that start a service with three worker processes
+	@$(BIN)/python $(COMPILE)
+	$(BIN)/python -m pytest $(PARALLEL) tests/service tests/faces tests/wire tests/hostile
 
 # The environments of the real systems.
 LIVE := $(VENV)-interop/done $(ONNXRUNTIME_1_32)/done $(VENV)-workers/done $(VENV)-onednn/done $(TORCH:%=$(VENV)-torch-%/done) $(CHECKPOINTS)/checkpoints.done $(VENV)-tensorflow/done

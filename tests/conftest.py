@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ TIMED = {
 
 
 WORKERS = os.environ.get("SERVICE_WORKERS", "1")
-"""How many worker processes the tests' services have."""
+"""How many worker processes the tests' services have. If several, only tests that start a service run."""
 
 
 @dataclass(frozen=True)
@@ -158,9 +159,21 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def _starts_service(item: pytest.Item) -> bool:
+    """Return whether a test has a service: by a fixture, or in a file that calls `started` itself or by a helper."""
+    assert isinstance(item, pytest.Function)
+    if not {"server", "grpc_server"}.isdisjoint(item.fixturenames):
+        return True
+    helpers = {each.__module__ for each in vars(item.module).values() if isfunction(each)} - {__name__}
+    return any(getattr(sys.modules[name], "started", None) is started for name in helpers)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what one process has to do alone."""
     items.sort(key=lambda item: not _timed(item.nodeid))
+    if WORKERS != "1":
+        config.hook.pytest_deselected(items=[item for item in items if not _starts_service(item)])
+        items[:] = filter(_starts_service, items)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,9 +8,26 @@ from __future__ import annotations
 
 import select
 import socket
+from collections.abc import Sequence
 from time import perf_counter
+from typing import Protocol
 
 _ROOM = 1 << 18
+
+
+class Exchanging(Protocol):
+    """A connection on which the same exchange takes place again and again."""
+
+    socket: socket.socket
+    begun: float
+    events: int
+    """What it waits for: those of epoll."""
+
+    def begin(self) -> None:
+        """Begin an exchange."""
+
+    def proceed(self, room: bytearray) -> bool:
+        """Do what can be done without waiting. Return whether the exchange is complete."""
 
 
 class Connection:
@@ -23,6 +40,7 @@ class Connection:
         self.body_bytes = 0
         self.expected = 0
         self.begun = 0.0
+        self.events = 0
         self.sent = 0
         self.received = 0
 
@@ -54,11 +72,41 @@ class Connection:
         """Return how long the reply is that begins with these bytes. Heads differ: in the times they tell, for one."""
         end = first.find(b"\r\n\r\n", 0, count)
         assert end >= 0, "the head does not come in one piece"
+        assert first.startswith(b"HTTP/1.1 200"), bytes(first[:count])
         return end + 4 + self.body_bytes
+
+    def begin(self) -> None:
+        """Begin an exchange: see `Exchanging`."""
+        self.sent = self.received = 0
+        self._send()
+
+    def _send(self) -> None:
+        self.sent += send(self.socket, self.request[self.sent :])
+        self.events = select.EPOLLIN if self.sent == len(self.request) else select.EPOLLOUT
+
+    def proceed(self, room: bytearray) -> bool:
+        """Send, or receive once all is sent: see `Exchanging`."""
+        if self.sent < len(self.request):
+            self._send()
+            return False
+        count = self.socket.recv_into(room)
+        assert count, "the server has hung up"
+        if not self.received:
+            self.expected = self.whole_reply(room, count)
+        self.received += count
+        return self.received >= self.expected
 
     def close(self) -> None:
         """Hang up."""
         self.socket.close()
+
+
+def send(connected: socket.socket, data: memoryview) -> int:
+    """Send what a socket takes without waiting. Return how many bytes that are."""
+    try:
+        return connected.send(data)
+    except BlockingIOError:
+        return 0
 
 
 def latencies(connections: list[Connection], seconds: float, fewest: int) -> tuple[list[float], float]:
@@ -68,54 +116,43 @@ def latencies(connections: list[Connection], seconds: float, fewest: int) -> tup
     """
     if len(connections) == 1:
         return _alone(connections[0], seconds, fewest)
+    return multiplexed(connections, seconds, fewest)
+
+
+def multiplexed(connections: Sequence[Exchanging], seconds: float, fewest: int) -> tuple[list[float], float]:
+    """Measure as `latencies`, on connections of any protocol."""
     taken: list[float] = []
     poll = select.epoll()
     by_number = {connection.socket.fileno(): connection for connection in connections}
     room = bytearray(_ROOM)
     started = perf_counter()
     try:
-        for connection in connections:
+        for number, connection in by_number.items():
             connection.socket.setblocking(False)
-            poll.register(connection.socket, select.EPOLLOUT)
-            connection.begun, connection.sent, connection.received = perf_counter(), 0, 0
+            connection.begun = perf_counter()
+            connection.begin()
+            poll.register(number, connection.events)
         under_way = len(connections)
         while under_way:
             for number, _ in poll.poll():
                 connection = by_number[number]
-                if connection.sent < len(connection.request):
-                    connection.sent += connection.socket.send(connection.request[connection.sent :])
-                    if connection.sent == len(connection.request):
-                        poll.modify(number, select.EPOLLIN)
-                    continue
-                count = connection.socket.recv_into(room)
-                assert count, "the server has hung up"
-                if not connection.received:
-                    connection.expected = connection.whole_reply(room, count)
-                connection.received += count
-                if connection.received < connection.expected:
-                    continue
-                now = perf_counter()
-                taken.append(now - connection.begun)
-                if now - started < seconds or len(taken) < fewest:
-                    connection.begun, connection.received = now, 0
-                    connection.sent = _send(connection)
-                    if connection.sent < len(connection.request):
-                        poll.modify(number, select.EPOLLOUT)
-                else:
-                    poll.unregister(number)
-                    under_way -= 1
+                events = connection.events
+                if connection.proceed(room):
+                    now = perf_counter()
+                    taken.append(now - connection.begun)
+                    if now - started >= seconds and len(taken) >= fewest:
+                        poll.unregister(number)
+                        under_way -= 1
+                        continue
+                    connection.begun = now
+                    connection.begin()
+                if connection.events != events:
+                    poll.modify(number, connection.events)
     finally:
         poll.close()
         for connection in connections:
             connection.socket.settimeout(120)
     return taken, perf_counter() - started
-
-
-def _send(connection: Connection) -> int:
-    try:
-        return connection.socket.send(connection.request)
-    except BlockingIOError:
-        return 0
 
 
 def _alone(connection: Connection, seconds: float, fewest: int) -> tuple[list[float], float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,6 +12,8 @@ from benchmarks.http.case import PARAMETERS, Case
 from benchmarks.http.server import OURS, ROOT, Contender, Server, free_port
 
 TRITON_PYTHON = ROOT / ".venv-triton" / "bin" / "python"
+# Of ours; Triton has as many instances.
+WORKERS = len(os.sched_getaffinity(0))
 _PATH = "/v2/models/{model}/infer"
 # The models of benchmarks.triton.start.
 MODEL, MODEL_OF_ONE_INSTANCE = "quantize", "quantize_one_instance"
@@ -40,25 +43,40 @@ class Running:
     grpc_port: int
 
 
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """All that are measured."""
+
+    ours: Running
+    one_worker: Server
+    triton: Running
+
+
 @contextmanager
-def running() -> Iterator[tuple[Running, Running]]:
+def running() -> Iterator[Servers]:
     """Start ours and Triton, each checked on a small case. Raise RuntimeError if one does not start."""
     case = Case.of(1000)
     with ExitStack() as stack:
         repository = stack.enter_context(tempfile.TemporaryDirectory(prefix="triton-"))
-        ours_grpc, triton_grpc = free_port(), free_port()
-        ours = replace(OURS_V2, environment={"REQUANT_GRPC_PORT": str(ours_grpc), "REQUANT_SHARED_MEMORY": "true"})
-        triton = replace(
-            TRITON,
-            command=lambda port: [
-                *(str(TRITON_PYTHON), "-m", "benchmarks.triton.start"),
-                *(str(port), str(triton_grpc), repository),
-            ],
-        )
-        started = []
-        for contender, grpc_port in ((ours, ours_grpc), (triton, triton_grpc)):
+
+        def started(contender: Contender) -> Server:
             server = Server(contender)
             stack.callback(server.stop)
             server.wait(case)
-            started.append(Running(server, grpc_port))
-        yield started[0], started[1]
+            return server
+
+        grpc_port, triton_grpc_port = free_port(), free_port()
+        settings = {"WORKERS": str(WORKERS), "GRPC_PORT": str(grpc_port), "SHARED_MEMORY": "true"}
+        command = [str(TRITON_PYTHON), "-m", "benchmarks.triton.start"]
+        yield Servers(
+            Running(started(_ours(settings)), grpc_port),
+            started(_ours({"WORKERS": "1"})),
+            Running(
+                started(replace(TRITON, command=lambda port: [*command, str(port), str(triton_grpc_port), repository])),
+                triton_grpc_port,
+            ),
+        )
+
+
+def _ours(settings: dict[str, str]) -> Contender:
+    return replace(OURS_V2, environment={f"REQUANT_{name}": value for name, value in settings.items()})

@@ -147,8 +147,9 @@ def test_resources_and_times_fit_the_service(pod: Any) -> None:
     resources, settings = container["resources"], Settings.model_fields
     assert resources["requests"]["memory"] == resources["limits"]["memory"]
     assert "cpu" not in resources["limits"]
-    (threads,) = [each for each in container["env"] if each["name"] == "REQUANT_THREADS"]
-    assert threads["valueFrom"] == {"resourceFieldRef": {"resource": "requests.cpu"}}
+    sources = {each["name"]: each.get("valueFrom") for each in container["env"]}
+    for name in ("REQUANT_WORKERS", "REQUANT_THREADS"):
+        assert sources[name] == {"resourceFieldRef": {"resource": "requests.cpu"}}
     assert resources["requests"]["cpu"].isdecimal()
     end = settings["drain_seconds"].default + settings["shutdown_seconds"].default + 2
     assert pod["terminationGracePeriodSeconds"] > end

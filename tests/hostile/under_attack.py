@@ -28,9 +28,9 @@ from tests.checkpoint_jobs.plan_attacks import PLANS, Body
 from tests.conftest import ROOT, free_port, started
 from tests.support.http2_client import AsyncHttp2Client, call_of
 from tests.support.inference_messages import request_of
+from tests.support.process_memory import memory
 from tests.wire import grpc_attacks
 from tests.wire.grpc_attacks import BEARER, INFER, TOKEN
-from tests.wire.memory import memory
 
 BUDGET = 400_000_000
 SECONDS = 8.0

@@ -1,6 +1,7 @@
-"""The service under load from several processes: `python -m tests.load [seconds]`, five minutes if nothing is said.
+"""The service under load from several processes: `python -m tests.load [seconds] [--workers N]`, 300 s of 1 worker.
 
-1. Mixed sizes, a tenth of all hostile: right answers, no 5xx but the 503 of admission, memory below process and budget.
+1. Mixed sizes, a tenth of all hostile: right answers, no 5xx but the 503 of admission, memory below processes and
+   budget, and the same workers at the end.
 2. How long requests of 1 KB take, alone and beside uploads of 64 MiB.
 3. SIGTERM under load: no request that was sent is lost, exit 0.
 4. SIGKILL under load, and a start: how long until it is ready.
@@ -8,11 +9,12 @@
 
 from __future__ import annotations
 
-import re
+import argparse
 import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -22,6 +24,8 @@ from pathlib import Path
 import httpx
 
 from tests.load.traffic import Tally, large, mixed, small, until_refused
+from tests.support.process_memory import memory, proportional_memory
+from tests.support.processes import children
 
 ROOT = Path(__file__).parents[2]
 PORT = 18_080
@@ -31,10 +35,11 @@ BUDGET = 256 << 20
 Task = Callable[[int, float, int], Tally]
 
 
-def start(drain_seconds: float = 2.0) -> tuple[subprocess.Popen[bytes], float]:
+def start(workers: int, drain_seconds: float = 2.0) -> tuple[subprocess.Popen[bytes], float]:
     """Start the service. Return it and the seconds until it was ready."""
     began = time.monotonic()
     settings = {"port": PORT, "memory-bytes": BUDGET, "drain-seconds": drain_seconds, "log-level": "warning"}
+    settings["workers"] = workers
     arguments = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
     process = subprocess.Popen([sys.executable, "-m", "requant", "serve", *arguments], cwd=ROOT)
     while True:
@@ -47,10 +52,33 @@ def start(drain_seconds: float = 2.0) -> tuple[subprocess.Popen[bytes], float]:
         time.sleep(0.02)
 
 
-def memory(process: subprocess.Popen[bytes]) -> dict[str, int]:
-    """The memory of a process now and at its peak, in bytes."""
-    text = Path(f"/proc/{process.pid}/status").read_text()
-    return {name: int(found) << 10 for name, found in re.findall(r"(VmRSS|VmHWM):\s+([0-9]+) kB", text)}
+class MemoryWatch:
+    """The memory of all processes of a service (PSS): at first, and at the peak, as seen twenty times a second.
+
+    Of one process the system keeps the peak.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.first = self.peak = proportional_memory(process.pid)
+        self.workers = children(process.pid)
+        self._process = process
+        self._resident = memory(process.pid)["VmRSS"]
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.05):
+            self.peak = max(self.peak, proportional_memory(self._process.pid))
+
+    def __enter__(self) -> MemoryWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if not self.workers:
+            self.peak = self.first + memory(self._process.pid)["VmHWM"] - self._resident
 
 
 def run(
@@ -74,35 +102,39 @@ def percentile(tally: Tally, percent: int) -> float:
 
 def main() -> None:
     """Run all of it, print what was seen, and fail if anything was not as it has to be."""
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 300.0
+    parser = argparse.ArgumentParser(prog="python -m tests.load", description=__doc__)
+    parser.add_argument("seconds", type=float, nargs="?", default=300.0)
+    parser.add_argument("--workers", type=int, default=1)
+    options = parser.parse_args()
+    seconds, workers = options.seconds, options.workers
     problems: list[str] = []
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
-        process, ready = start()
+        process, ready = start(workers)
         print(f"start: ready after {ready:.1f} s")
         run(pool, 2, [small] * PROCESSES)
-        before = memory(process)["VmRSS"]
-
-        total = run(pool, seconds, [mixed] * PROCESSES)
-        peak = memory(process)["VmHWM"]
-        print(f"1. {PROCESSES} processes, {seconds:g} s: {sum(total.counts.values())} requests")
+        with MemoryWatch(process) as seen:
+            total = run(pool, seconds, [mixed] * PROCESSES)
+        print(f"1. {PROCESSES} processes, {workers} workers, {seconds:g} s: {sum(total.counts.values())} requests")
         for name, count in sorted(total.counts.items()):
             print(f"   {name}: {count}")
         print(f"   wrong: {len(total.wrong)}")
         print(
-            f"   memory: {before >> 20} MiB before, at the peak {peak >> 20} MiB, {(peak - before) >> 20} MiB more; "
-            f"the budget is {BUDGET >> 20} MiB"
+            f"   memory: {seen.first >> 20} MiB before, at the peak {seen.peak >> 20} MiB, "
+            f"{(seen.peak - seen.first) >> 20} MiB more; the budget is {BUDGET >> 20} MiB"
         )
         problems += total.wrong
-        if peak - before > BUDGET:
+        if seen.peak - seen.first > BUDGET:
             problems.append("memory went beyond the budget")
+        if children(process.pid) != seen.workers:
+            problems.append("a worker was replaced")
 
         for name, beside in (("alone", []), ("beside uploads of 64 MiB", [large])):
             tasks: list[Task] = [small, *beside]
             futures = [pool.submit(task, PORT, 20.0, 0) for task in tasks]
-            seen = [future.result() for future in futures]
-            times = ", ".join(f"p{percent} {percentile(seen[0], percent):.2f} ms" for percent in (50, 99))
-            print(f"2. 1 KB, {name}: {times}, {len(seen[0].seconds)} requests; {dict(seen[-1].counts)}")
-            problems += [wrong for each in seen for wrong in each.wrong]
+            tallies = [future.result() for future in futures]
+            times = ", ".join(f"p{percent} {percentile(tallies[0], percent):.2f} ms" for percent in (50, 99))
+            print(f"2. 1 KB, {name}: {times}, {len(tallies[0].seconds)} requests; {dict(tallies[-1].counts)}")
+            problems += [wrong for each in tallies for wrong in each.wrong]
 
         stopped = time.monotonic()
 
@@ -120,10 +152,10 @@ def main() -> None:
         print(f"   {time.monotonic() - stopped:.1f} s from the signal to the last client's end")
         problems += total.lost + total.wrong + ([] if code == 0 else [f"exit {code}"])
 
-        process, _ = start()
+        process, _ = start(workers)
         run(pool, 4, [until_refused] * PROCESSES, process.kill)
         process.wait()
-        process, ready = start(0)
+        process, ready = start(workers, 0)
         print(f"4. SIGKILL under load: ready again {ready:.1f} s after the start")
         process.terminate()
         problems += [] if process.wait(timeout=60) == 0 else ["exit code"]

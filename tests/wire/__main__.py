@@ -14,8 +14,8 @@ from pathlib import Path
 import uvloop
 
 from tests.conftest import started
+from tests.support.process_memory import memory
 from tests.wire.fuzz import Tally, fuzz_round
-from tests.wire.memory import memory
 
 BUDGET = 256 << 20
 OPTIONS = ("--drain-seconds", "0", "--head-seconds", "6", "--body-seconds", "6", "--memory-bytes", str(BUDGET))

@@ -18,7 +18,7 @@ import httpx
 import uvloop
 
 from tests.conftest import ROOT, free_port
-from tests.wire.memory import memory
+from tests.support.process_memory import memory
 
 SECONDS = 8.0
 MAX_BYTES = 16 << 20

@@ -32,7 +32,7 @@ from tests.requests.inference import inference
 from tests.service.oip.grpc.test_request_parts import mutated, usual
 from tests.support.http2_client import Answer, AsyncHttp2Client, head_of
 from tests.support.inference_messages import SERVICE
-from tests.wire.memory import memory
+from tests.support.process_memory import memory
 
 BUDGET = 256 << 20
 _OPTIONS = ("--drain-seconds", "0", "--head-seconds", "5", "--memory-bytes", str(BUDGET))

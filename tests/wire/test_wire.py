@@ -9,9 +9,9 @@ import uvloop
 
 from tests.conftest import started
 from tests.support.cases import EXHAUSTIVE
+from tests.support.process_memory import memory
 from tests.wire.__main__ import BUDGET, OPTIONS
 from tests.wire.fuzz import fuzz_round
-from tests.wire.memory import memory
 
 CONNECTIONS = 60 if EXHAUSTIVE else 5
 

@@ -23,7 +23,7 @@ from requant_service.runtime.memory_budget import MemoryBudget, Reservation
 from requant_service.server import malloc
 from tests.conftest import Server, started
 from tests.support.asgi import post, ready_app
-from tests.wire.memory import memory
+from tests.support.process_memory import memory
 
 BUDGET = 400_000_000
 # What the process may need beside the budget and what it has when it is idle.

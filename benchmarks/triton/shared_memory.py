@@ -1,4 +1,4 @@
-"""Calls of both servers by tritonclient: gRPC, and system shared memory beside the kernel on the same pages."""
+"""Calls of both servers by tritonclient through system shared memory, beside the kernel on the same pages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import random
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -22,29 +22,30 @@ from numpy.typing import NDArray
 from benchmarks.http.case import HEADER_BYTES, PARAMETERS, Case, plan_for
 from benchmarks.http.exchanges import ROUNDS, SIZES
 from benchmarks.http.server import ROOT
+from benchmarks.section import table
 from benchmarks.triton.servers import MODEL, MODEL_OF_ONE_INSTANCE, TRITON_PYTHON, Running
 from requant.plan.plan import Plan
 
 _SECONDS = 0.4
 _FEWEST = 3
-_SHARED = "64 MB"
-_GRPC = ("1 KB", "64 MB")
+_SIZE = "64 MB"
+_PROTOCOLS = ("http", "grpc")
 _SERVERS = ("ours", "triton")
 # Where POSIX shared memory is on Linux: shm_open(3).
 _SHARED_MEMORY = Path("/dev/shm")
 
-HEADER = ["one client: tritonclient", "ours (ms)", "Triton (ms)", "times faster than Triton", "times the kernel's time"]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Medians of the seconds of a call; of the kernel alone, where it runs on the same pages."""
+    """A protocol: medians of the seconds of a call, and of the kernel alone."""
 
     protocol: str
-    size: str
-    shared_memory: bool
     seconds: dict[str, float]
-    kernel: float | None
+    kernel: float
+
+    def times_kernel(self) -> float:
+        """Return the time of our call by that of the kernel."""
+        return self.seconds["ours"] / self.kernel
 
     def as_json(self) -> dict[str, Any]:
         """Return the row as JSON."""
@@ -65,10 +66,10 @@ class _Client:
             raise RuntimeError("the process of tritonclient has ended: see above")
         return json.loads(line)
 
-    def calls(self, server: str, protocol: str, size: str, *, shared: bool) -> list[float]:
+    def calls(self, server: str, protocol: str) -> list[float]:
         """Return the seconds of each call."""
         assert self.process.stdin is not None
-        print(json.dumps([server, protocol, size, shared, _SECONDS]), file=self.process.stdin, flush=True)
+        print(json.dumps([server, protocol, _SECONDS]), file=self.process.stdin, flush=True)
         answer: list[float] = self._answer()
         return answer
 
@@ -76,12 +77,9 @@ class _Client:
 @contextmanager
 def _client(ours: Running, triton: Running) -> Iterator[_Client]:
     with tempfile.TemporaryDirectory() as folder:
-        files = {}
-        for size in {_SHARED, *_GRPC}:
-            case, paths = Case.of(SIZES[size]), [Path(folder, f"{size} {name}.npy") for name in "xy"]
-            for path, content in zip(paths, (case.npy, case.expected), strict=True):
-                path.write_bytes(content)
-            files[size] = [str(path) for path in paths]
+        case, files = Case.of(SIZES[_SIZE]), [Path(folder, f"{name}.npy") for name in "xy"]
+        for path, content in zip(files, (case.npy, case.expected), strict=True):
+            path.write_bytes(content)
         models = {"ours": (ours, MODEL, PARAMETERS), "triton": (triton, MODEL_OF_ONE_INSTANCE, None)}
         servers = {
             name: {
@@ -92,9 +90,9 @@ def _client(ours: Running, triton: Running) -> Iterator[_Client]:
             }
             for name, (running, model, parameters) in models.items()
         }
-        setup = json.dumps({"servers": servers, "files": files, "shared": _SHARED})
+        setup = json.dumps({"servers": servers, "files": [str(path) for path in files]})
         with subprocess.Popen(
-            [str(TRITON_PYTHON), "-m", "benchmarks.triton.client", setup],
+            [str(TRITON_PYTHON), "-m", "benchmarks.triton.shared_memory_client", setup],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
@@ -119,44 +117,39 @@ def _kernel_calls(plan: Plan, source: NDArray[Any], target: NDArray[Any]) -> lis
     return taken
 
 
-def calls(ours: Running, triton: Running, rounds: int = ROUNDS) -> list[Row]:
+def through_shared_memory(ours: Running, triton: Running, rounds: int = ROUNDS) -> list[Row]:
     """Measure. Raise AssertionError or RuntimeError if a result is wrong or a call fails."""
     with _client(ours, triton) as client:
-        rows = [_side_by_side(client, "grpc", size, rounds) for size in _GRPC]
-        plan = plan_for((SIZES[_SHARED] - HEADER_BYTES) // 4)
+        plan = plan_for((SIZES[_SIZE] - HEADER_BYTES) // 4)
         source = _mapped(client.regions["x"], plan.elements, plan.input_dtype)
         target = _mapped(client.regions["y"], plan.elements, plan.output_dtype)
         kernel = partial(_kernel_calls, plan, source, target)
-        rows += [_side_by_side(client, protocol, _SHARED, rounds, kernel) for protocol in ("http", "grpc")]
-    return rows
+        return [_side_by_side(client, protocol, rounds, kernel) for protocol in _PROTOCOLS]
 
 
-def _side_by_side(
-    client: _Client, protocol: str, size: str, rounds: int, kernel: Callable[[], list[float]] | None = None
-) -> Row:
-    samples: dict[str, list[float]] = {name: [] for name in (*_SERVERS, "kernel")}
-    order = [*_SERVERS, *(["kernel"] if kernel else [])]
+def _side_by_side(client: _Client, protocol: str, rounds: int, kernel: Callable[[], list[float]]) -> Row:
+    measures = {name: partial(client.calls, name, protocol) for name in _SERVERS} | {"kernel": kernel}
+    samples: dict[str, list[float]] = {name: [] for name in measures}
+    order = list(measures)
     for _ in range(rounds):
         random.shuffle(order)
         for name in order:
-            if name == "kernel":
-                assert kernel is not None
-                taken = kernel()
-            else:
-                taken = client.calls(name, protocol, size, shared=kernel is not None)
-            samples[name].append(median(taken))
-    medians = {name: median(samples[name]) for name in _SERVERS}
-    return Row(protocol, size, kernel is not None, medians, median(samples["kernel"]) if kernel else None)
+            samples[name].append(median(measures[name]()))
+    return Row(protocol, {name: median(samples[name]) for name in _SERVERS}, median(samples["kernel"]))
 
 
-def call_rows(found: list[Row]) -> list[list[str]]:
-    """Return the rows of the table under `HEADER`."""
-    return [
+def shared_memory_table(rows: Sequence[Row]) -> str:
+    """Return the table."""
+    header = [f"{_SIZE} through system shared memory, one client", "ours (ms)", "Triton (ms)", "kernel (ms)"]
+    return table(
+        [*header, "times faster than Triton", "times the kernel's time"],
         [
-            f"{row.protocol}, {row.size}{' through system shared memory' if row.shared_memory else ''}",
-            *(f"{1e3 * row.seconds[name]:.3f}" for name in _SERVERS),
-            f"{row.seconds['triton'] / row.seconds['ours']:.2f}",
-            "-" if row.kernel is None else f"{row.seconds['ours'] / row.kernel:.2f}",
-        ]
-        for row in found
-    ]
+            [
+                row.protocol,
+                *(f"{1e3 * seconds:.3f}" for seconds in (*row.seconds.values(), row.kernel)),
+                f"{row.seconds['triton'] / row.seconds['ours']:.2f}",
+                f"{row.times_kernel():.2f}",
+            ]
+            for row in rows
+        ],
+    )

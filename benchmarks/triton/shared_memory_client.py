@@ -1,9 +1,10 @@
-"""tritonclient in a process of its own, which the Python of .venv-triton runs: `python -m benchmarks.triton.client`.
+"""tritonclient in a process of its own, which the Python of .venv-triton runs.
 
-Its argument is JSON: `servers`, by name, with their addresses by protocol, their model and its parameters; `files`, by
-size, with the `.npy` of source and expected result; and `shared`, the size that has shared memory. Each line of its
-standard input asks for some seconds of calls, `[server, protocol, size, whether through shared memory, seconds]`, and
-the line that it answers has the seconds of each call. Everything is made before the calls that is the same for each.
+The argument of `python -m benchmarks.triton.shared_memory_client` is JSON: `servers`, by name, with their addresses by
+protocol, their model and its parameters; and `files`, the `.npy` of source and expected result, whose tensors are in
+shared memory that both servers know. Each line of its standard input asks for some seconds of calls, `[server,
+protocol, seconds]`, and the line that it answers has the seconds of each call. Everything is made before the calls that
+is the same for each.
 """
 
 from __future__ import annotations
@@ -39,47 +40,38 @@ class Region:
 class Calls:
     """Calls of both servers' models, by both protocols."""
 
-    def __init__(self, setup: dict[str, Any], regions: dict[str, Region]) -> None:
-        self.setup = setup
-        self.regions = regions
+    def __init__(self, setup: dict[str, Any]) -> None:
+        self.servers = setup["servers"]
+        self.source, self.expected = map(np.load, setup["files"])
+        self.regions: dict[str, Region] = {}
 
     @cache  # noqa: B019  # lives as long as the process
     def client(self, server: str, protocol: str) -> Any:
         """Return a connected client."""
-        return _MODULES[protocol].InferenceServerClient(self.setup["servers"][server][protocol])
+        return _MODULES[protocol].InferenceServerClient(self.servers[server][protocol])
 
-    @cache  # noqa: B019
-    def arrays(self, size: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return source and expected result."""
-        source, expected = map(np.load, self.setup["files"][size])
-        return source, expected
-
-    def seconds(self, server: str, protocol: str, size: str, shared: bool, seconds: float) -> list[float]:
+    def seconds(self, server: str, protocol: str, seconds: float) -> list[float]:
         """Call for so long, and at least three times. Return the seconds of each call.
 
         Raise AssertionError if the last result has other bits.
         """
         module, client = _MODULES[protocol], self.client(server, protocol)
-        source, expected = self.arrays(size)
-        given = module.InferInput("x", list(source.shape), "FP32")
+        given = module.InferInput("x", list(self.source.shape), "FP32")
         wanted = module.InferRequestedOutput("y")
-        if shared:
-            given.set_shared_memory(self.regions["x"].name, source.nbytes)
-            wanted.set_shared_memory(self.regions["y"].name, expected.nbytes)
-            self.regions["y"].array.fill(0)
-        else:
-            given.set_data_from_numpy(source)
-        of_server = self.setup["servers"][server]
+        given.set_shared_memory(self.regions["x"].name, self.source.nbytes)
+        wanted.set_shared_memory(self.regions["y"].name, self.expected.nbytes)
+        found = self.regions["y"].array
+        found.fill(0)
+        of_server = self.servers[server]
         arguments = {"outputs": [wanted], "parameters": of_server["parameters"]}
         taken: list[float] = []
         started = now = perf_counter()
         while now - started < seconds or len(taken) < _FEWEST:
             begun = perf_counter()
-            result = client.infer(of_server["model"], [given], **arguments)
-            found = self.regions["y"].array if shared else result.as_numpy("y")
+            client.infer(of_server["model"], [given], **arguments)
             now = perf_counter()
             taken.append(now - begun)
-        assert found.tobytes() == expected.tobytes(), f"the bits differ: {server}, {protocol}, {size}"
+        assert found.tobytes() == self.expected.tobytes(), f"the bits differ: {server}, {protocol}"
         return taken
 
 
@@ -88,7 +80,7 @@ def _region(calls: Calls, name: str, like: NDArray[Any]) -> Iterator[Region]:
     """Make a region of shared memory for such an array, and register it with both servers."""
     key = f"requant_bench_{name}_{os.getpid()}"
     handle = shared_memory.create_shared_memory_region(key, f"/{key}", like.nbytes)
-    clients = [calls.client(server, "http") for server in calls.setup["servers"]]
+    clients = [calls.client(server, "http") for server in calls.servers]
     try:
         for client in clients:
             client.register_system_shared_memory(key, f"/{key}", like.nbytes)
@@ -104,8 +96,8 @@ def main() -> None:
     """Answer lines until there are no more. The first line tells the keys of the regions."""
     setup = json.loads(sys.argv[1])
     with ExitStack() as stack:
-        calls = Calls(setup, {})
-        for name, like in zip("xy", calls.arrays(setup["shared"]), strict=True):
+        calls = Calls(setup)
+        for name, like in (("x", calls.source), ("y", calls.expected)):
             calls.regions[name] = stack.enter_context(_region(calls, name, like))
         print(json.dumps({name: region.name for name, region in calls.regions.items()}), flush=True)
         for line in sys.stdin:

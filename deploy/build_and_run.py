@@ -40,7 +40,7 @@ from requant_service.oip.grpc import inference_pb2 as pb
 REPOSITORY = Path(__file__).parents[1]
 VALUES, QUANTIZED = [0.5, 1.5, 2.5, -0.5], [3, 5, 5, 3]
 OUTPUT_TYPE = "!quant.uniform<i8:f32, 1.0:3>"
-BASE = "localhost/debian:bookworm-slim"
+BASE = "localhost/debian:trixie-slim"
 IMAGE = "localhost/requant:local"
 DEBIAN_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 HTTP_PORT, GRPC_PORT, METRICS_PORT = 18080, 18081, 19090
@@ -85,12 +85,12 @@ class Engine:
 
 
 def make_base(engine: Engine, mirror: str) -> None:
-    """Make what docker.io/debian:bookworm-slim is, of Debian's packages."""
+    """Make what docker.io/debian:trixie-slim is, of Debian's packages."""
     root = engine.work / "base"
     shutil.rmtree(root, ignore_errors=True)
-    subprocess.run(["debootstrap", "--variant=minbase", "bookworm", str(root), mirror], check=True)
-    sources = [f"deb {mirror} bookworm{suite} main\n" for suite in ("", "-updates")]
-    sources.append(f"deb {mirror.rstrip('/')}-security bookworm-security main\n")
+    subprocess.run(["debootstrap", "--variant=minbase", "trixie", str(root), mirror], check=True)
+    sources = [f"deb {mirror} trixie{suite} main\n" for suite in ("", "-updates")]
+    sources.append(f"deb {mirror.rstrip('/')}-security trixie-security main\n")
     (root / "etc/apt/sources.list").write_text("".join(sources))
     for package in (root / "var/cache/apt/archives").glob("*.deb"):
         package.unlink()

@@ -7,6 +7,8 @@ import json
 import re
 import shutil
 import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,29 @@ def test_every_variable_is_a_setting() -> None:
     ours = {name for name in named if name.startswith("REQUANT_")}
     assert len(ours) >= 8
     assert not ours - known
+
+
+def test_the_image_has_one_version_of_python_which_is_supported() -> None:
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    files = ("Dockerfile", "deploy/debian_packages.txt")
+    named = [re.findall(r"python(?:-version )?(3\.\d+)", (ROOT / file).read_text()) for file in files]
+    (version,) = {each for versions in named for each in versions}
+    assert all(named)
+    assert f"Programming Language :: Python :: {version}" in classifiers
+
+
+def test_kernels_are_compiled_from_what_their_stage_of_the_image_copies(tmp_path: Path) -> None:
+    (stage,) = re.findall(r"^FROM compiler AS kernels$(.*?)^FROM", dockerfile(), re.M | re.S)
+    for *sources, target in (line.split() for line in re.findall(r"^COPY (.*)$", stage, re.M)):
+        for source in (ROOT / each for each in sources):
+            if source.is_dir():
+                shutil.copytree(source, tmp_path / target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                (tmp_path / target).mkdir(exist_ok=True)
+                shutil.copy(source, tmp_path / target)
+    # It imports every kernel, and so what all of them import.
+    program = ("-c", "import requant.kernels.jit.bake")
+    subprocess.run([sys.executable, *program], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, check=True)
 
 
 @PODS

@@ -94,7 +94,8 @@ def _numba_type(hint: Any, binding: Binding) -> types.Type:
         return binding[hint]
     kind = get_origin(hint)
     if kind is tuple:
-        return types.Tuple([_numba_type(each, binding) for each in get_args(hint)])
+        members = [_numba_type(each, binding) for each in get_args(hint)]
+        return cast(types.Type, types.Tuple(members))  # type: ignore[no-untyped-call]
     if kind in (In, Out):
         return _array(_numba_type(get_args(hint)[0], binding), kind is In)
     _, element = get_args(hint)

@@ -259,8 +259,13 @@ def start_eagerly(
     return loop.create_task(_continued(work, awaited), context=context)
 
 
+async def _continued(work: Coroutine[Any, Any, None], awaited: Any) -> None:
+    # A coroutine of its own: from Python 3.12 on, tasks take no generators.
+    await _rest(work, awaited)
+
+
 @coroutine
-def _continued(work: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
+def _rest(work: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
     """Continue `work`, which waits for `awaited`: what it has yielded to its task."""
     try:
         while True:

@@ -398,9 +398,9 @@ def test_places_that_are_none(model: Path, tmp_path: Path, capsys: pytest.Captur
         ):
             assert checkpoint(*arguments) == FAILED
             assert said in capsys.readouterr().err
-    for arguments in (["quantize", "", "out"], ["quantize", "model", ""], ["verify", ""], ["diff", "", "b"]):
+    for wrong in (["quantize", "", "out"], ["quantize", "model", ""], ["verify", ""], ["diff", "", "b"]):
         with pytest.raises(SystemExit) as ended:
-            checkpoint(*arguments)
+            checkpoint(*wrong)
         assert ended.value.code == WRONG_USAGE
         assert "the working directory is '.'" in capsys.readouterr().err
     with pytest.raises(SystemExit):

@@ -48,7 +48,7 @@ _LINGER_BYTES = 64 << 20
 # Below it, the connection's own window is opened again. Streams have windows of their own, which count.
 _LOW_WINDOW = 1 << 30
 
-_received = memoryview(bytearray(64 << 10))
+_received = memoryview(bytearray(256 << 10))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +224,11 @@ class Http2Connection(asyncio.BufferedProtocol):
                 if not self._data_left and not self._padding_left:
                     self._data_ends()
                 return
-            data = bytes(_received[:nbytes])
+            data = _received[:nbytes]
             if self._pending:
-                data = self._pending + data
+                data = memoryview(b"".join((self._pending, data)))
             if self._scheduled:
-                self._pending = data
+                self._pending = bytes(data)
             else:
                 self._parse(data)
         except ConnectionFaultError as error:
@@ -236,23 +236,22 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     # Receiving.
 
-    def _parse(self, data: bytes) -> None:
+    def _parse(self, data: memoryview) -> None:
         """Parse frames until there is none whole, or others have their turn. Keep the rest."""
         at, end, steps = 0, len(data), _STEPS
-        view = memoryview(data)
         if self._preface_left:
             at = self._parse_preface(data)
         while at < end and not self._closing_due:
             if self._in_data:
-                at = self._parse_data(view, at, end)
+                at = self._parse_data(data, at, end)
                 continue
             if steps <= 0:
                 self._schedule()
                 break
             if end - at < HEAD_BYTES:
                 break
-            length, kind, flags = int.from_bytes(view[at : at + 3], "big"), data[at + 3], data[at + 4]
-            number = int.from_bytes(view[at + 5 : at + 9], "big") & frames.MAX_WINDOW
+            first, flags, number = frames.HEAD.unpack_from(data, at)
+            length, kind, number = first >> 8, first & 0xFF, number & frames.MAX_WINDOW
             if kind != FrameType.SETTINGS and not self._settled:
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
             if kind == FrameType.DATA:
@@ -269,19 +268,19 @@ class Http2Connection(asyncio.BufferedProtocol):
             if following > end:
                 break
             steps -= _STEPS_OF_REQUEST if kind == FrameType.HEADERS else 1
-            self._frame(kind, flags, number, data[at + HEAD_BYTES : following])
+            self._frame(kind, flags, number, bytes(data[at + HEAD_BYTES : following]))
             at = following
         if self._closing_due:
             return
-        self._pending = data[at:] if at else data
+        self._pending = bytes(data[at:])
         if not (self._pending or self._block_stream) and self._settled:
             self._partial_since = 0.0
         elif not self._partial_since or (steps < _STEPS and not self._block_stream):
             self._partial_since = self._active
 
-    def _parse_preface(self, data: bytes) -> int:
+    def _parse_preface(self, data: memoryview) -> int:
         expected = self._preface_left[: len(data)]
-        if not data.startswith(expected):
+        if data[: len(expected)] != expected:
             raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "this is not HTTP/2")
         self._preface_left = self._preface_left[len(expected) :]
         return len(expected)
@@ -298,7 +297,7 @@ class Http2Connection(asyncio.BufferedProtocol):
             return
         data, self._pending = self._pending, b""
         try:
-            self._parse(data)
+            self._parse(memoryview(data))
         except ConnectionFaultError as error:
             self._fail(error)
         self._update_reading()

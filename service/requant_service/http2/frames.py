@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from struct import Struct
 
 Fields = Sequence[tuple[bytes, bytes]]
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-HEAD_BYTES = 9
-"""The length of a frame's head: length, type, flags and stream."""
+HEAD = Struct(">IBI")
+"""A frame's head: its length and, in the lowest byte of the same word, its type; flags; stream."""
+HEAD_BYTES = HEAD.size
 MIN_MAX_FRAME = 1 << 14
 """The frame size that every peer takes."""
 MAX_WINDOW = (1 << 31) - 1
@@ -73,7 +75,7 @@ PRIORITY = 0x20
 
 def frame_head(length: int, kind: int, flags: int, stream: int) -> bytes:
     """Return the head of a frame."""
-    return (length << 48 | kind << 40 | flags << 32 | stream).to_bytes(HEAD_BYTES, "big")
+    return HEAD.pack(length << 8 | kind, flags, stream)
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:

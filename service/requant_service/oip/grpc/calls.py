@@ -207,6 +207,7 @@ class Call(Stream):
         "_busy",
         "_compressed",
         "_deadline",
+        "_due",
         "_encoding",
         "_fields",
         "_filled",
@@ -250,6 +251,8 @@ class Call(Stream):
         self._compressed = False
         self._buffer: memoryview | None = None
         self._filled = 0
+        # How much of it has come when there is something to do: memory to be reserved, or the message is complete.
+        self._due = 0
         self._outstanding = INITIAL_WINDOW
         self._message: Message | None = None
 
@@ -332,13 +335,19 @@ class Call(Stream):
         """Count what came into `room`."""
         self._outstanding -= byte_count
         self._filled += byte_count
-        self._progress()
+        if self._filled >= self._due:
+            self._progress()
 
     def received(self, data: memoryview) -> None:
         """Take data."""
         self._outstanding -= len(data)
         if self._buffer is not None:
-            self._take(data)
+            filled = self._filled + len(data)
+            if filled < self._due:
+                self._buffer[self._filled : filled] = data
+                self._filled = filled
+            else:
+                self._take(data)
             return
         if self._message is not None and self._method.kind is not MethodKind.STREAM:
             self.fail(MalformedRequestError("the call has more than one message"))
@@ -441,6 +450,7 @@ class Call(Stream):
                 # No more comes by itself.
                 self._start(self._wait_for_memory(larger))
                 return
+        self._due = capacity if capacity == self._length else capacity // 2
         self._grant(capacity - self._filled - self._outstanding)
 
     def _grant(self, byte_count: int) -> None:
@@ -475,7 +485,7 @@ class Call(Stream):
             self._complete()
         elif len(rest) > _PREFIX_BYTES:
             data, self._rest = bytes(rest[_PREFIX_BYTES:]), bytearray()
-            self._buffer, self._filled = memoryview(bytearray()), 0
+            self._buffer, self._filled, self._due = memoryview(bytearray()), 0, 0
             self._take(memoryview(data))
             if self.ended:
                 self._check_end()

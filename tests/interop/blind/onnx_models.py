@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from tests.interop.integer.onnx_graphs import System, addition, node, parameters
 from tests.interop.integer.quantized_tensors import DTYPES as INTEGERS
 from tests.interop.integer.quantized_tensors import Quantized, per_axis, per_tensor
 from tests.interop.onnx_nodes import column_inputs, one_product
+from tests.interop.onnxruntime_products import SATURATES, exact_together
 from tests.interop.onnxruntime_version import PROFILE
 from tests.interop.quantized_case import Case, bounds, parameter_counts
 
@@ -46,6 +47,19 @@ class OnnxSystem:
     @property
     def label(self) -> dict[str, str]:
         return {"profile": self.profile}
+
+    @property
+    def saturates(self) -> bool:
+        return SATURATES and self.profile == PROFILE
+
+    def exact_together(self, a: Array, b: Array) -> tuple[Array, Array]:
+        return exact_together(a, b) if self.saturates else (a, b)
+
+    def limited(self, dump: Dump, of_a: str, of_b: str) -> Dump:
+        """A dump of a product that is asked anew only with weights for which sums are exact."""
+        if self.saturates and (of_a, of_b) == ("u8", "i8"):
+            return replace(dump, limits=(bounds(of_a), (-64, 63), 1))
+        return dump
 
 
 def _column_of_onnxruntime(model: Any, inputs: dict[str, Array]) -> Array:
@@ -139,6 +153,7 @@ def qlinear_matmul(system: OnnxSystem, rng: np.random.Generator) -> Dump:
     each = rng.random() < 0.5
     a_side, b_side = activations_side(rng, of_a), weights_side(rng, of_b, columns if each else 1, 1)
     a, b = draws.numbers(rng, a_side, rows, depth), draws.numbers(rng, b_side, depth, columns)
+    a, b = system.exact_together(a, b)
     sums = matmul_integers(a, b, int(a_side.zero_points[0]), b_side.zero_points)
     y_side = output_side(rng, of_a, sums, float(a_side.scales[0]) * float(b_side.scales.max()))
 
@@ -150,7 +165,7 @@ def qlinear_matmul(system: OnnxSystem, rng: np.random.Generator) -> Dump:
         }  # fmt: skip
         return system.graph(node("QLinearMatMul", inputs, INTEGERS[of_a]), inputs)
 
-    return matmul_dump((a_side, a), (b_side, b), y_side, product, label=system.label)
+    return system.limited(matmul_dump((a_side, a), (b_side, b), y_side, product, label=system.label), of_a, of_b)
 
 
 def qlinear_conv(system: OnnxSystem, rng: np.random.Generator) -> Dump:
@@ -169,7 +184,7 @@ def qlinear_conv(system: OnnxSystem, rng: np.random.Generator) -> Dump:
     each = groups * outputs > 1 and rng.random() < 0.6
     x_side, w_side = activations_side(rng, "u8"), weights_side(rng, of_w, groups * outputs if each else 1, 0)
     x = draws.numbers(rng, x_side, 1, groups * depth, height, width)
-    w = draws.numbers(rng, w_side, groups * outputs, depth, 3, 2)
+    x, w = system.exact_together(x, draws.numbers(rng, w_side, groups * outputs, depth, 3, 2))
     sums = conv2d_integers(x, w, int(x_side.zero_points[0]), w_side.zero_points, window=window)
     y_side = output_side(rng, "u8", sums, float(x_side.scales[0]) * float(w_side.scales.max()))
     reach = 1 + int(np.abs(sums.astype(np.int64)).max()) // 2
@@ -183,7 +198,8 @@ def qlinear_conv(system: OnnxSystem, rng: np.random.Generator) -> Dump:
         }  # fmt: skip
         return system.graph(node("QLinearConv", inputs, INTEGERS["u8"], **attributes), inputs)
 
-    return conv2d_dump((x_side, x), (w_side, w), y_side, product, window=window, bias=bias, label=system.label)
+    found = conv2d_dump((x_side, x), (w_side, w), y_side, product, window=window, bias=bias, label=system.label)
+    return system.limited(found, "u8", of_w)
 
 
 _WINDOW = ((1, 3, 2), (1, 3, 2), (0, 3, 4))

@@ -1,7 +1,8 @@
 """matmul and conv2d against onnxruntime and the reference evaluator: MatMulInteger, ConvInteger, QLinearMatMul,
 QLinearConv.
 
-Where onnxruntime takes fewer zero points than the operator has, only the reference evaluator is asked.
+Where onnxruntime takes fewer zero points than the operator has, only the reference evaluator is asked. Where its sums
+of two products saturate, i8 beside u8 have 7 bits.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile as row
 from tests.interop.conformance.subject import scheme as scheme_row
 from tests.interop.integer.quantized_tensors import DTYPES, Array, Quantized, per_axis, per_tensor, run_product, tensor
+from tests.interop.onnxruntime_products import SATURATES, exact_together
 from tests.interop.onnxruntime_version import PROFILE
 
 pytest.importorskip("onnx")
@@ -63,6 +65,8 @@ def test_matmul_integer(profile: str, system: System) -> None:
         a, b = drawn(rng, of_a, *batch, rows, depth), drawn(rng, of_b, depth, columns)
         if deep:
             a[...], b[...] = np.iinfo(of_a.name).max, np.iinfo(of_b.name).min
+        if profile == PROFILE:
+            a, b = exact_together(a, b)
         zero_a = drawn(rng, of_a)
         zero_b = drawn(rng, of_b, columns) if index % 4 == 1 else drawn(rng, of_b)
         inputs = {"a": a, "b": b, "az": zero_a, "bz": zero_b}
@@ -99,6 +103,8 @@ def test_qlinear_matmul(profile: str, system: System) -> None:
         a_side = per_tensor(of_a, scale(rng), int(drawn(rng, DTYPES[of_a])))
         b_side = weight_side(rng, of_b, columns if index % 2 else 1, 1)
         a, b = a_side.data(rng, rows, depth), b_side.data(rng, depth, columns)
+        if profile == PROFILE:
+            a, b = exact_together(a, b)
         sums = matmul_integers(a, b, int(a_side.zero_points[0]), b_side.zero_points)
         y_side = output_side(rng, of_a, sums, float(a_side.scales[0]) * float(b_side.scales.max()))
         inputs = {
@@ -138,6 +144,8 @@ def test_conv_integer(profile: str, system: System) -> None:
         x_shape, w_shape, groups = shapes(rng)
         used, attributes = window(rng, groups)
         x, w = drawn(rng, DTYPES["u8"], *x_shape), drawn(rng, of_w, *w_shape)
+        if profile == PROFILE:
+            x, w = exact_together(x, w)
         zero_x, zero_w = drawn(rng, DTYPES["u8"]), drawn(rng, of_w)
         inputs = {"x": x, "w": w, "xz": zero_x, "wz": zero_w}
         theirs = system(node("ConvInteger", inputs, np.dtype(np.int32), **attributes), inputs)
@@ -160,6 +168,8 @@ def test_qlinear_conv(profile: str, system: System) -> None:
         x_side = per_tensor("u8", scale(rng), int(drawn(rng, DTYPES["u8"])))
         w_side = weight_side(rng, of_w, outputs if index % 3 else 1, 0)
         x, w = x_side.data(rng, *x_shape), w_side.data(rng, *w_shape)
+        if profile == PROFILE:
+            x, w = exact_together(x, w)
         sums = conv2d_integers(x, w, int(x_side.zero_points[0]), w_side.zero_points, window=used)
         y_side = output_side(rng, "u8", sums, float(x_side.scales[0]) * float(w_side.scales.max()))
         bias = rng.integers(-5000, 5000, outputs).astype(np.int32)
@@ -175,3 +185,13 @@ def test_qlinear_conv(profile: str, system: System) -> None:
         )  # fmt: skip
         comparison.add((index, used), sums, run_product(plan, x, w, bias), theirs)
     comparison.finish(20_000)
+
+
+@pytest.mark.skipif(not SATURATES, reason="here onnxruntime's products of u8 and i8 are exact")
+def test_pairs_of_products_saturate_without_vnni() -> None:
+    """Why i8 have 7 bits above: 2 * 255 * 127 is more than 16 bits hold."""
+    a, b = np.full((1, 4), 255, np.uint8), np.full((4, 16), 127, np.int8)
+    inputs = {"a": a, "b": b, "az": np.array(0, np.uint8), "bz": np.array(0, np.int8)}
+    theirs = with_onnxruntime(node("MatMulInteger", inputs, np.dtype(np.int32)), inputs)
+    assert set(theirs.ravel().tolist()) == {2 * (2**15 - 1)}
+    assert set(matmul_integers(a, b, inputs["az"], inputs["bz"]).ravel().tolist()) == {4 * 255 * 127}

@@ -18,6 +18,7 @@ import pytest
 from requant.errors import RequantError
 from requant.operators.registry import OPERATORS
 from tests.interop.conformance import systems
+from tests.interop.onnxruntime_products import exact_together
 from tests.interop.onnxruntime_version import IMPLEMENTATION
 from tests.interop.operators.counting import Tally
 from tests.interop.operators.typed_arrays import DTYPES, NAMES, Array, same
@@ -38,6 +39,13 @@ OPSETS = {"MatMulInteger": (10, 21, 28), "ConvInteger": (10, 28), "QLinearConv":
 def stored(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> Array:
     limits = np.iinfo(DTYPES[name])
     return rng.integers(limits.min, limits.max + 1, shape).astype(DTYPES[name])
+
+
+def operands_of(
+    rng: np.random.Generator, names: str, types: tuple[str, str], a: tuple[int, ...], b: tuple[int, ...]
+) -> dict[str, Array]:
+    """Two operands for which onnxruntime's sums are exact."""
+    return dict(zip(names, exact_together(stored(rng, types[0], a), stored(rng, types[1], b)), strict=True))
 
 
 def real(value: Any, name: str = "f32") -> Array:
@@ -73,7 +81,7 @@ def matrix_nodes(rng: np.random.Generator) -> Iterator[Node]:
         MATRICES, itertools.product(BYTES, BYTES), itertools.product(PARAMETERS, PARAMETERS)
     ):
         a_shape, b_shape = parameters(of_a, a, -2), parameters(of_b, b, -1)
-        data = {"A": stored(rng, types[0], a), "B": stored(rng, types[1], b)}
+        data = operands_of(rng, "AB", types, a, b)
         points = {"a_zero_point": stored(rng, types[0], a_shape), "b_zero_point": stored(rng, types[1], b_shape)}
         opset = int(rng.choice(OPSETS["MatMulInteger"]))
         yield Node("MatMulInteger", opset, {**data, **points})
@@ -103,8 +111,9 @@ def matrix_nodes(rng: np.random.Generator) -> Iterator[Node]:
 def odd_matrix_nodes(rng: np.random.Generator) -> Iterator[Node]:
     """Scales of any kind, parameters of y, types that do not agree, and 8-bit floats."""
     one = {
-        "a": stored(rng, "ui8", (9, 6)), "a_scale": real(0.5), "a_zero_point": stored(rng, "ui8", ()),
-        "b": stored(rng, "i8", (6, 7)), "b_scale": real(0.0371), "b_zero_point": stored(rng, "i8", ()),
+        **operands_of(rng, "ab", ("ui8", "i8"), (9, 6), (6, 7)),
+        "a_scale": real(0.5), "a_zero_point": stored(rng, "ui8", ()),
+        "b_scale": real(0.0371), "b_zero_point": stored(rng, "i8", ()),
         "y_scale": real(3.5), "y_zero_point": stored(rng, "ui8", ()),
     }  # fmt: skip
     for version in (10, 21, 28):
@@ -155,9 +164,9 @@ def convolution_nodes(rng: np.random.Generator) -> Iterator[Node]:
         shape = {"one": (), "channels": (6,), "1-vector": (1,), "wrong": (5,)}[per_channel]
         for attributes in windows(rank) if per_channel in ("one", "channels") else ({},):
             given = {**({"group": group} if group > 1 else {}), **attributes}
-            x, w = stored(rng, types[0], x_shape), stored(rng, types[1], w_shape)
-            zero_x, zero_w = stored(rng, types[0], ()), stored(rng, types[1], shape)
-            operands = {"x": x, "w": w}
+            operands = operands_of(rng, "xw", types, x_shape, w_shape)
+            # x is padded with its zero point.
+            zero_x, zero_w = exact_together(stored(rng, types[0], ()), stored(rng, types[1], shape))
             opset = int(rng.choice(OPSETS["ConvInteger"]))
             yield Node("ConvInteger", opset, {**operands, "x_zero_point": zero_x, "w_zero_point": zero_w}, given)
             if per_channel == "one":
@@ -168,8 +177,8 @@ def convolution_nodes(rng: np.random.Generator) -> Iterator[Node]:
                 if bias is None and output != types[0]:
                     continue
                 inputs = {
-                    "x": x, "x_scale": real(0.37), "x_zero_point": zero_x,
-                    "w": w, "w_scale": real(rng.choice([0.5, 0.021, 0.125], shape)), "w_zero_point": zero_w,
+                    **operands, "x_scale": real(0.37), "x_zero_point": zero_x,
+                    "w_scale": real(rng.choice([0.5, 0.021, 0.125], shape)), "w_zero_point": zero_w,
                     "y_scale": real(rng.choice([30.0, 64.0, 17.7])), "y_zero_point": stored(rng, output, ()),
                 }  # fmt: skip
                 if bias is not None:
@@ -187,7 +196,7 @@ def odd_convolution_nodes(rng: np.random.Generator) -> Iterator[Node]:
         operands = {"x": stored(rng, "ui8", x_shape), "w": stored(rng, "ui8", w_shape)}
         yield Node("ConvInteger", 10, operands)
         yield Node("QLinearConv", 10, quantized(rng, operands))
-    operands = {"x": stored(rng, "ui8", (1, 2, 5, 5)), "w": stored(rng, "i8", (3, 2, 3, 3))}
+    operands = operands_of(rng, "xw", ("ui8", "i8"), (1, 2, 5, 5), (3, 2, 3, 3))
     for name, shape in itertools.product(
         ("x_zero_point", "x_scale", "w_zero_point", "w_scale", "y_zero_point", "y_scale", "B"),
         ((1,), (2,), (3,), (1, 1), (3, 1, 1, 1)),

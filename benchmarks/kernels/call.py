@@ -19,25 +19,25 @@ def call_table() -> str:
     conversion = Conversion()
     plan, source = conversion.plan(_SIZE), conversion.source(_SIZE)
     assert isinstance(plan, NativePlan)
-    target = np.empty(_SIZE, plan.output_dtype)
-    arguments = (0, plan.numbers, plan.factors, plan.zeros)
+    target, counts = np.empty(_SIZE, plan.output_dtype), plan.new_counts()
+    arguments = (0, plan.numbers, plan.factors, plan.zeros, counts)
     seconds = compare(
         {
             "whole": partial(plan.run, source, target),
             "kernel": partial(plan.kernel, source, target, *arguments),
             "nothing": partial(plan.kernel, source[:0], target[:0], *arguments),
-            "checks": partial(plan.check_arrays, source, target),
-            "report": partial(plan.tallied, 0, 0, 0),
+            "tally": plan.new_counts,
+            "report": partial(plan.report, counts),
         }
     ).seconds
     steps = {
         "arguments handed to machine code": seconds["nothing"],
         "arithmetic": seconds["kernel"] - seconds["nothing"],
-        "checks of both arrays": seconds["checks"],
+        "the tally's array": seconds["tally"],
         "the report": seconds["report"],
     }
     rest = seconds["whole"] - sum(steps.values())
-    steps |= {"Python's calls": rest, "whole": seconds["whole"]}
+    steps |= {"checks of both arrays, and Python's calls": rest, "whole": seconds["whole"]}
     return table(["step", "µs"], [[name, f"{each * 1e6:.2f}"] for name, each in steps.items()])
 
 

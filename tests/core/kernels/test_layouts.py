@@ -90,13 +90,18 @@ def test_dequantize_from_any_element(storage: str, kind: FloatKind, double: bool
         for start, stop in pieces_of(size):
             # What comes after the target stays as it is.
             target = np.full(stop - start + 64, 77, target_dtype)
-            DEQUANTIZE[double, target.itemsize](
+            DEQUANTIZE[double](
                 source[start:stop].view(np.uint8),
-                target[: stop - start],
+                target.view(np.uint8),
                 start,
-                np.array([*channels.layout, storage_of(dtype), kind, Precision.NATIVE, False], np.int64),
+                stop - start,
+                channels.layout,
                 channels.lay_out(scales, "<f4"),
                 channels.lay_out(zero_points, "<i4"),
+                storage_of(dtype),
+                kind,
+                Precision.NATIVE,
+                False,
             )
             assert target[: stop - start].tolist() == expected[start:stop].tolist()
             assert (target[stop - start :] == 77).all()

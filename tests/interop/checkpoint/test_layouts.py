@@ -301,8 +301,18 @@ def test_awq_of_autoawq(dtype: str) -> None:
         both("AWQ", systems.AUTOAWQ, weight)
 
 
-def logits(folder: Path) -> torch.Tensor:
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", device_map="cpu").eval()
+def loaded(folder: Path) -> torch.nn.Module:
+    model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", device_map="cpu").eval()
+    return model
+
+
+def applied(layer: torch.nn.Module, rows: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        found: torch.Tensor = layer(rows)
+        return found
+
+
+def logits(model: torch.nn.Module) -> torch.Tensor:
     with torch.no_grad():
         found: torch.Tensor = model(TOKENS).logits
         return found
@@ -322,22 +332,27 @@ LOADED = {
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("scheme", LOADED)
 def test_transformers_loads(scheme: str, tied: bool, tmp_path: Path) -> None:
-    """Its logits are those of the model that our dequantization writes, and near those of the source.
+    """Its layers multiply by the weights that our dequantization writes, and its logits are near the source's.
 
-    bitsandbytes multiplies by kernels of its own.
+    A layer's weight is what it makes of the identity: that sum has one term that is not zero. Sums of several
+    terms depend on how the weight lies in memory where the processor has instructions for BF16, as AutoRound's
+    lies transposed. bitsandbytes multiplies by kernels of its own.
     """
     for library in LOADED[scheme]:
         pytest.importorskip(library)
     source = llama(torch.bfloat16, tied=tied).save(tmp_path / "source")
     profile = scheme_named(scheme).profiles[0]
     ours = quantize(source, tmp_path / "ours", scheme, profile=profile)
-    restored = dequantize(ours, tmp_path / "restored", profile=profile)
-    found, plain = logits(ours), logits(restored)
+    quantized, plain = loaded(ours), loaded(dequantize(ours, tmp_path / "restored", profile=profile))
+    if scheme != "NF4":
+        linear = {name: layer for name, layer in plain.named_modules() if isinstance(layer, torch.nn.Linear)}
+        assert linear
+        for name, layer in linear.items():
+            identity = torch.eye(layer.in_features, dtype=torch.bfloat16)
+            assert torch.equal(applied(quantized.get_submodule(name), identity), applied(layer, identity)), name
+    found, restored = logits(quantized).float(), logits(plain).float()
     assert found.isfinite().all()
-    if scheme == "NF4":
-        assert (found - plain).float().norm() < 0.01 * plain.float().norm()
-    else:
-        assert torch.equal(found, plain)
-    exact = logits(source).float()
+    assert (found - restored).norm() < 0.01 * restored.norm()
+    exact = logits(loaded(source)).float()
     bound = {"2": 2.0, "4": 0.5, "8": 0.1}[scheme.replace("NF", "_W").replace("GRAINED_FP", "_W").partition("_W")[2][0]]
-    assert (found.float() - exact).norm() < bound * exact.norm()
+    assert (found - exact).norm() < bound * exact.norm()

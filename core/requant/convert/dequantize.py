@@ -20,7 +20,7 @@ from requant.errors import error_side
 from requant.formats.elements import BYTE, FLOATS, FloatElement
 from requant.formats.rules import Difference
 from requant.kernels.convert.dequantize.general import DEQUANTIZE_ANY
-from requant.kernels.convert.dequantize.native import DEQUANTIZE
+from requant.kernels.convert.dequantize.native import DEQUANTIZE, Choice
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.integer_lanes import storage_of
 from requant.kernels.simd.widen import FloatKind
@@ -115,49 +115,40 @@ class NativePlan(Plan):
     tallies: ClassVar[bool] = False
 
     kernel: Callable[..., None]
-    layout: Array
+    numbers: Array
     scales: Array
     zero_points: Array
-    storage: int
-    """Storage of the input."""
-    expressed: int
-    """FloatKind of the output."""
-    precision: Precision
-    of_floats: bool
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step. Nothing saturates, and integers have no NaN: `counts` stays as it is."""
         self.kernel(
             # A view of a small tensor takes as long as its arithmetic, and to the kernel bytes of any type are bytes.
             source if source.itemsize == 1 else source.view(BYTE),
-            target.view(BYTE),
+            target,
             start,
-            source.size,
-            self.layout,
+            self.numbers,
             self.scales,
             self.zero_points,
-            self.storage,
-            self.expressed,
-            self.precision,
-            self.of_floats,
         )
 
 
 def plan_native(profile: str, rule: OperationRule, operand: QuantizedOperand, target: TensorType) -> NativePlan:
     """Plan a conversion for which `is_native` holds."""
-    channels = operand.channels
-    precision = step_precision(rule.steps, operand.expressed.name)
+    channels, expressed = operand.channels, operand.expressed
+    precision = step_precision(rule.steps, expressed.name)
     double = rule.difference is Difference.DOUBLE and operand.dtype.itemsize == 4
+    choices = {
+        Choice.SOURCE: storage_of(operand.dtype),
+        Choice.TARGET: FloatKind[expressed.name.upper()],
+        Choice.PRECISION: precision,
+        Choice.OF_FLOATS: rule.difference in _OF_FLOATS and not _is_exact(operand, precision),
+    }
     return NativePlan(
         **dequantizing(profile, rule, operand, target),
-        kernel=DEQUANTIZE[double].compiled(),
-        layout=channels.layout,
-        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), "<f4"),
+        kernel=DEQUANTIZE[double, expressed.width // 8].compiled(),
+        numbers=np.array([*channels.layout, *(int(choices[choice]) for choice in Choice)], np.int64),
+        scales=channels.lay_out(rounded_scales(operand.scales, expressed, rule), "<f4"),
         zero_points=channels.lay_out(operand.zero_points, "<i4"),
-        storage=int(storage_of(operand.dtype)),
-        expressed=int(FloatKind[operand.expressed.name.upper()]),
-        precision=precision,
-        of_floats=rule.difference in _OF_FLOATS and not _is_exact(operand, precision),
     )
 
 

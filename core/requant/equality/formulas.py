@@ -59,7 +59,7 @@ from requant.equality.steps import WAY_OF, Encoding, Steps, add, exactly, multip
 from requant.formats.elements import FLOATS, FloatElement
 from requant.formats.rounding import Rounding
 from requant.formats.rules import Difference, Overflow, Quotient
-from requant.kernels.convert.dequantize.native import DEQUANTIZE
+from requant.kernels.convert.dequantize.native import DEQUANTIZE, Choice
 from requant.kernels.convert.floats import encoding
 from requant.kernels.convert.quantize import general
 from requant.kernels.convert.requantize import real_factor
@@ -315,9 +315,9 @@ def dequantize_steps(plan: Plan, target: FloatElement) -> Steps | None:
     if isinstance(plan, dequantize.GeneralPlan):
         difference, precision = list(Difference)[plan.difference], Precision(plan.steps)
     else:
-        precision = plan.precision
-        difference = Difference.FLOATS if plan.of_floats else Difference.INTEGER
-        if plan.kernel is DEQUANTIZE[True].compiled():
+        precision = Precision(plan.numbers[Choice.PRECISION])
+        difference = Difference.FLOATS if plan.numbers[Choice.OF_FLOATS] else Difference.INTEGER
+        if plan.kernel is DEQUANTIZE[True, plan.output_dtype.itemsize].compiled():
             difference = Difference.DOUBLE
     computed = _F64 if target.name == "f64" else _F32
     stepped = _STEPPED.get(precision, computed)

@@ -160,18 +160,20 @@ def span_loop(convert_rows: Callable[..., Number], finish: Callable[..., Number]
         numbers: Array,
         nothing: tuple[Number, ...],
         counts: Array,
+        misaligned: Number = 0,
     ) -> Number:
         """Convert `size` elements, the first of which is element `start` of the tensor with the layout `numbers`.
 
-        Return how many were converted.
+        Where runs are longer than a span, those after the first begin `misaligned` elements earlier. Return how many
+        elements were converted.
         """
         layout = unpacked(numbers)
         place = locate(start, layout)
         # What one span needs the next one mostly needs too.
         check = 0
         done = 0
+        end = min(SPAN if layout[0] < SPAN else SPAN - misaligned, size)
         while done < size:
-            end = min(done + SPAN, size)
             after, seen = convert_between(work, done, end, place, layout, check, nothing)
             needed = finish(work, check, seen, counts)
             if needed == STOP:
@@ -179,6 +181,7 @@ def span_loop(convert_rows: Callable[..., Number], finish: Callable[..., Number]
             if needed <= check:
                 place = after
                 done = end
+                end = min(done + SPAN, size)
             check = needed
         return done
 

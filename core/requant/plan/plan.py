@@ -116,7 +116,10 @@ class Plan(ABC):
         tally = counts.tolist()
         if tally[3] >= 0:
             raise PreconditionError(self.explain_undefined(counts), index=tally[3])
-        low, high, missing = tally[:3]
+        return self.tallied(*tally[:3])
+
+    def tallied(self, low: int, high: int, missing: int) -> Report:
+        """Return the report of so many saturated elements and NaN, all of them defined."""
         if not (low or high or missing):
             return self._plain_report
         return Report(self.profile, self._plain_report.rounding, self.elements, low, high, missing)
@@ -140,11 +143,12 @@ class Plan(ABC):
 
     def check_arrays(self, source: Array, target: Array) -> None:
         """Raise TensorDataError unless these are what `run` takes."""
+        # Each dtype of numpy's own is one object; what is equal to it only is looked at more closely.
         if not (
-            source.dtype == self.input_dtype
+            source.dtype is self.input_dtype
             and source.shape == self._shape
             and source.flags.c_contiguous
-            and target.dtype == self.output_dtype
+            and target.dtype is self.output_dtype
             and target.shape == self._shape
             and target.flags.c_contiguous
         ):

@@ -90,18 +90,13 @@ def test_dequantize_from_any_element(storage: str, kind: FloatKind, double: bool
         for start, stop in pieces_of(size):
             # What comes after the target stays as it is.
             target = np.full(stop - start + 64, 77, target_dtype)
-            DEQUANTIZE[double](
+            DEQUANTIZE[double, target.itemsize](
                 source[start:stop].view(np.uint8),
-                target.view(np.uint8),
+                target[: stop - start],
                 start,
-                stop - start,
-                channels.layout,
+                np.array([*channels.layout, storage_of(dtype), kind, Precision.NATIVE, False], np.int64),
                 channels.lay_out(scales, "<f4"),
                 channels.lay_out(zero_points, "<i4"),
-                storage_of(dtype),
-                kind,
-                Precision.NATIVE,
-                False,
             )
             assert target[: stop - start].tolist() == expected[start:stop].tolist()
             assert (target[stop - start :] == 77).all()

@@ -93,6 +93,9 @@ def _numba_type(hint: Any, binding: Binding) -> types.Type:
     if isinstance(hint, TypeVar):
         return binding[hint]
     kind = get_origin(hint)
+    if kind is tuple:
+        members = [_numba_type(each, binding) for each in get_args(hint)]
+        return cast(types.Type, types.Tuple(members))  # type: ignore[no-untyped-call]
     if kind in (In, Out):
         return _array(_numba_type(get_args(hint)[0], binding), kind is In)
     _, element = get_args(hint)

@@ -83,6 +83,20 @@ def elements_of(typing_context: Any, array: types.Array) -> Generated:
 
 
 @intrinsic
+def new_tally(typing_context: Any) -> Generated:
+    """The address of three int64 in the kernel's own memory, all 0."""
+    kind = ir.ArrayType(ir.IntType(64), 3)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        place = builder.alloca(kind)
+        builder.store(ir.Constant(kind, None), place)
+        return builder.bitcast(place, ir.IntType(64).as_pointer())
+
+    address: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
+    return address(), generate
+
+
+@intrinsic
 def load(typing_context: Any, array: types.Array, index: types.Integer, mask: Any = None) -> Generated:
     """array[index : index + LANES]. With a mask, zeros for the elements outside of it, whose memory is not touched."""
     return _load(array.dtype, array, (index,), mask)

@@ -18,7 +18,7 @@ from llvmlite import ir
 from numba import types
 
 from requant.kernels.jit.jit import Array, Number, device, intrinsic
-from requant.kernels.jit.processor import HAS_AVX512BW
+from requant.kernels.jit.processor import HAS_AVX2, HAS_AVX512BW, IS_X86
 from requant.kernels.simd.integer_lanes import store_block
 from requant.kernels.simd.memory import place_of
 from requant.kernels.simd.vector import (
@@ -44,13 +44,48 @@ def _indices(numbers: list[int]) -> Any:
     return ir.Constant(ir.VectorType(_INDEX, len(numbers)), numbers)
 
 
-def _place_of_word(element: int) -> int:
-    """Where an element is in its words. The processor's instruction takes four from the one and four from the other
-    vector in turn; each order is as good as another until the bytes are stored."""
-    if not HAS_AVX512BW:
-        return element
-    vector, number = divmod(element, LANES)
-    return number // 4 * 8 + vector * 4 + number % 4
+# x86's instructions that pack two registers into one of numbers half as wide, by the bits of a register: of int32, and
+# of int16 without a sign.
+_PACKS = {
+    512: ("llvm.x86.avx512.packssdw.512", "llvm.x86.avx512.packuswb.512"),
+    256: ("llvm.x86.avx2.packssdw", "llvm.x86.avx2.packuswb"),
+    128: ("llvm.x86.sse2.packssdw.128", "llvm.x86.sse2.packuswb.128"),
+}
+_REGISTER = 512 if HAS_AVX512BW else 256 if HAS_AVX2 else 128
+_PACK_WORDS, _PACK_BYTES = _PACKS[_REGISTER]
+
+
+def _packed_order(elements: list[int], bits: int) -> list[int]:
+    """Which element is where after registers of `bits` wide numbers, two by two, are packed: the instruction takes from
+    the one and the other in turn, 128 bits of each."""
+    size, part = _REGISTER // bits, 128 // bits
+    return [
+        elements[pair + side * size + begin + number]
+        for pair in range(0, len(elements), 2 * size)
+        for begin in range(0, size, part)
+        for side in range(2)
+        for number in range(part)
+    ]
+
+
+_ORDER = _packed_order(list(range(WORDS)), 32) if IS_X86 else list(range(WORDS))
+"""Which element each of the words is. Each order is as good as another until the bytes are stored."""
+
+
+def _pack(builder: Any, name: str, values: list[Any], bits: int) -> Any:
+    """The values, of `bits` wide numbers, packed by the instruction of that name."""
+    size = _REGISTER // bits
+    registers = [
+        builder.shuffle_vector(value, value, _indices(list(range(begin, begin + size))))
+        for value in values
+        for begin in range(0, value.type.count, size)
+    ]
+    kind = ir.VectorType(ir.IntType(bits // 2), 2 * size)
+    packed = [call_llvm(builder, name, kind, [a, b]) for a, b in zip(registers[::2], registers[1::2], strict=True)]
+    while len(packed) > 1:
+        together = _indices(list(range(2 * packed[0].type.count)))
+        packed = [builder.shuffle_vector(a, b, together) for a, b in zip(packed[::2], packed[1::2], strict=True)]
+    return packed[0]
 
 
 @intrinsic
@@ -64,8 +99,8 @@ def words_of(typing_context: Any, first: Vector, second: Vector) -> Generated:
         return builder.trunc(value, llvm_vector(types.int16))
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if HAS_AVX512BW:
-            return call_llvm(builder, "llvm.x86.avx512.packssdw.512", llvm_vector(types.int16, WORDS), list(arguments))
+        if IS_X86:
+            return _pack(builder, _PACK_WORDS, list(arguments), 32)
         halves = [saturated(builder, each) for each in arguments]
         return builder.shuffle_vector(*halves, _indices(list(range(WORDS))))
 
@@ -99,6 +134,9 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
 add_saturating = _binary("sadd.sat")
 """a + b; what 16 bits do not hold becomes -32768 or 32767."""
 
+larger_unsigned = _binary("umax")
+"""The larger of each pair, as numbers without a sign."""
+
 smaller_words = _binary("smin")
 """The smaller of each pair."""
 
@@ -106,34 +144,69 @@ larger_words = _binary("smax")
 """The larger of each pair."""
 
 
-def _store_low_bytes(array: types.Array, index: types.Integer, *words: Vector) -> Generated:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = ir.VectorType(_BYTE, 2 * WORDS)
-        values = [builder.bitcast(each, kind) for each in arguments[2:]]
+def _store(array: types.Array, index: types.Integer, words: tuple[Vector, ...], lowest: Vector | None) -> Generated:
+    def in_order(builder: Any, values: list[Any]) -> Any:
+        elements = [number * WORDS + element for number in range(len(words)) for element in _ORDER]
+        if IS_X86 and len(elements) * 16 >= 2 * _REGISTER:
+            if lowest is None:
+                low = ir.Constant(values[0].type, [255] * WORDS)
+                values = [builder.and_(each, low) for each in values]
+            packed = _pack(builder, _PACK_BYTES, values, 16)
+            order = _packed_order(elements, 16)
+            return builder.shuffle_vector(packed, packed, _indices([order.index(each) for each in range(len(order))]))
         # Of a word, the low byte is the first on every processor that numba compiles for.
-        order = [
-            number * 2 * WORDS + 2 * _place_of_word(element) for number in range(len(words)) for element in range(WORDS)
-        ]
-        stored = builder.shuffle_vector(values[0], values[-1], _indices(order))
+        kind = ir.VectorType(_BYTE, 2 * WORDS)
+        values = [builder.bitcast(each, kind) for each in values]
+        places = [2 * elements.index(each) for each in range(len(elements))]
+        return builder.shuffle_vector(values[0], values[-1], _indices(places))
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        stored = in_order(builder, list(arguments[2 : 2 + len(words)]))
+        if lowest is not None:
+            every = _indices([0] * stored.type.count)
+            stored = builder.add(stored, builder.shuffle_vector(arguments[-1], arguments[-1], every))
         place = place_of(context, builder, array, arguments, stored.type)
         builder.store(stored, place, align=1)
         return context.get_dummy_value()
 
-    return types.void(array, index, *words), generate
+    return types.void(array, index, *words, *(() if lowest is None else (lowest,))), generate
 
 
 @intrinsic
-def store_low_bytes(typing_context: Any, array: types.Array, index: types.Integer, words: Vector) -> Generated:
-    """array[index : index + 32] = the low bytes of the words; the array has bytes for elements."""
-    return _store_low_bytes(array, index, words)
+def store_bytes(
+    typing_context: Any, array: types.Array, index: types.Integer, words: Vector, lowest: Vector
+) -> Generated:
+    """array[index : index + 32] = the words, which are 0 to 255, + lowest; the array has bytes for elements.
+
+    Other words give anything. `lowest` has the same byte in all elements.
+    """
+    return _store(array, index, (words,), lowest)
+
+
+@intrinsic
+def store_bytes_of_two(
+    typing_context: Any, array: types.Array, index: types.Integer, first: Vector, second: Vector, lowest: Vector
+) -> Generated:
+    """The same of 64 words."""
+    return _store(array, index, (first, second), lowest)
 
 
 @intrinsic
 def store_low_bytes_of_two(
     typing_context: Any, array: types.Array, index: types.Integer, first: Vector, second: Vector
 ) -> Generated:
-    """The same of 64 words."""
-    return _store_low_bytes(array, index, first, second)
+    """array[index : index + 64] = the low bytes of the words; the array has bytes for elements."""
+    return _store(array, index, (first, second), None)
+
+
+@intrinsic
+def count_words(typing_context: Any, tally: Vector, mask: Vector) -> Generated:
+    """One more where the mask is set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.sub(arguments[0], builder.sext(arguments[1], arguments[0].type))
+
+    return tally(tally, mask), generate
 
 
 @device

@@ -11,12 +11,15 @@ E is f32, f16 or bf16. Types are numbers that the loop looks at for each vector,
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
+from typing import TypeVar
 
 import numpy as np
+from numba import types
 
 from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
-from requant.kernels.jit.signature import F32, I32, I64, U8, Bool, In, Out
+from requant.kernels.jit.signature import F32, I16, I32, I64, U8, In, Out
 from requant.kernels.loops import locate, next_vector, row_loop, unpacked
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.integer_lanes import Storage, load_int32
@@ -30,6 +33,23 @@ from requant.kernels.simd.widen import FloatKind
 _I8, _U8, _I16, _U16, _I32 = (int(each) for each in (Storage.I8, Storage.U8, Storage.I16, Storage.U16, Storage.I32))
 _F32, _NATIVE = int(FloatKind.F32), int(Precision.NATIVE)
 _NAN = np.float32(np.nan)
+_LONG = 1024
+
+
+class Choice(IntEnum):
+    """Where each choice stands in the kernels' `numbers`, after those of `requant.kernels.loops.unpacked`."""
+
+    SOURCE = 5
+    """Storage of the source."""
+    TARGET = 6
+    """FloatKind of the target, not F64."""
+    PRECISION = 7
+    """Of the steps; but NATIVE for f64 products."""
+    OF_FLOATS = 8
+    """Whether q and z become floats before they are subtracted."""
+
+
+_SOURCE, _TARGET, _PRECISION, _OF_FLOATS = map(int, Choice)
 
 
 @device
@@ -73,6 +93,7 @@ def _rows(
     cycle: bool,
     double: bool,
     steps: tuple[int, bool],
+    first_aligned: Number,
 ) -> None:
     if rows > 1:
         left = length
@@ -84,8 +105,14 @@ def _rows(
     scale = load_one(scales, parameter)
     zero = load_one(zero_points, parameter)
     end = begin + length
-    whole = end - length % LANES
-    for i in range(begin, whole, LANES):
+    aligned = begin
+    if not cycle and length >= _LONG:
+        # A vector across the end of a cache line costs twice as much. So the second vector begins with a line, and the
+        # first one reaches into it.
+        aligned += (first_aligned - begin) % LANES
+        store_f32(target, begin, _value(load_int32(source, begin, storage), zero, scale, double, steps), kind)
+    whole = end - (end - aligned) % LANES
+    for i in range(aligned, whole, LANES):
         if cycle:
             scale = load(scales, parameter + (i - begin))
             zero = load(zero_points, parameter + (i - begin))
@@ -97,6 +124,9 @@ def _rows(
             zero = load(zero_points, parameter + (whole - begin), valid)
         value = _value(load_int32(source, whole, storage, valid), zero, scale, double, steps)
         store_f32(target, whole, value, kind, valid)
+
+
+Target = TypeVar("Target", F32, I16)
 
 
 def _loop(double: bool) -> Callable[..., Number]:
@@ -111,70 +141,70 @@ def _loop(double: bool) -> Callable[..., Number]:
         check: Number,
         seen: Number,
     ) -> Number:
-        source, target, scales, zero_points, storage, kind, steps = work
+        source, target, scales, zero_points, storage, kind, steps, first_aligned = work
         # Constants where it pays: a branch for each vector costs as much as the arithmetic.
         if kind != _F32 or storage == _U16 or steps[1] or (cycle and storage != _I8):
             _rows(
                 source, target, begin, rows, length, scales, zero_points, parameter, storage, kind, cycle, double,
-                steps,
+                steps, first_aligned,
             )  # fmt: skip
         elif cycle:
             _rows(
                 source, target, begin, rows, length, scales, zero_points, parameter, _I8, _F32, True, double,
-                (_NATIVE, False),
+                (_NATIVE, False), first_aligned,
             )  # fmt: skip
         elif storage == _I8:
             _rows(
                 source, target, begin, rows, length, scales, zero_points, parameter, _I8, _F32, False, double,
-                (_NATIVE, False),
+                (_NATIVE, False), first_aligned,
             )  # fmt: skip
         elif storage == _U8:
             _rows(
                 source, target, begin, rows, length, scales, zero_points, parameter, _U8, _F32, False, double,
-                (_NATIVE, False),
+                (_NATIVE, False), first_aligned,
             )  # fmt: skip
         elif storage == _I16:
             _rows(
                 source, target, begin, rows, length, scales, zero_points, parameter, _I16, _F32, False, double,
-                (_NATIVE, False),
+                (_NATIVE, False), first_aligned,
             )  # fmt: skip
         else:
             _rows(
                 source, target, begin, rows, length, scales, zero_points, parameter, _I32, _F32, False, double,
-                (_NATIVE, False),
+                (_NATIVE, False), first_aligned,
             )  # fmt: skip
         return seen
 
     return row_loop(convert_rows)
 
 
-def _dequantize(double: bool) -> Kernel:
+def _dequantize(double: bool, size: int) -> Kernel:
     convert_between = _loop(double)
+    in_f32 = size == 4
+    target_type = types.float32 if in_f32 else types.int16
 
-    @kernel()
+    @kernel({Target: target_type})
     def dequantize(
         source: In[U8],  # as bytes
-        target: Out[U8],  # as bytes
+        target: Out[Target],  # f16 and bf16 as their bits
         start: I64,  # index of source[0] in the whole tensor
-        size: I64,  # how many elements there are
-        numbers: In[I64],  # requant.kernels.loops.unpacked
+        numbers: In[I64],  # by Choice
         scales: In[F32],  # one for each parameter
         zero_points: In[I32],  # likewise
-        storage: I64,  # of the source
-        kind: I64,  # FloatKind of the target, not F64
-        precision: I64,  # of the steps; but NATIVE for f64 products
-        of_floats: Bool,  # whether q and z become floats before they are subtracted
     ) -> None:
         prefer_wide_vectors()
         work = (
             elements_of(source), elements_of(target), elements_of(scales), elements_of(zero_points),
-            storage, kind, (precision, of_floats),
+            numbers[_SOURCE], np.int64(_F32) if in_f32 else numbers[_TARGET],
+            (numbers[_PRECISION], numbers[_OF_FLOATS] != 0), -(target.ctypes.data // size) % LANES,
         )  # fmt: skip
         layout = unpacked(numbers)
-        convert_between(work, 0, size, locate(start, layout), layout, 0, 0)
+        convert_between(work, 0, target.size, locate(start, layout), layout, 0, 0)
 
     return dequantize
 
 
-DEQUANTIZE: dict[bool, Kernel] = {double: _dequantize(double) for double in (False, True)}
-"""The kernel; the key says whether the product is taken in f64."""
+DEQUANTIZE: dict[tuple[bool, int], Kernel] = {
+    (double, size): _dequantize(double, size) for double in (False, True) for size in (2, 4)
+}
+"""The kernels, by whether the product is taken in f64, and by the bytes of an element of the target."""

@@ -10,10 +10,11 @@ as some systems have it, is the case c = 0; with the zero point added in the sam
 Subnormal x are taken for zero when the scales are such that both give the same: |x / s| far below 1/2.
 
 Systems differ in what becomes of an integer outside of the bounds and of NaN, not in the others. So a span of the
-tensor is converted without looking at each element's bounds: the loop keeps the lowest and the highest t, and if both
-are within the bounds, that is all. If they are not, the span is converted again with more checks (`_CHECK_NONE` and the
-others below). The last are right for everything that rules which saturate whatever is too large can meet; for others
-the kernel stops before that and says how far it came, and `requant.kernels.convert.quantize.general` knows the rest.
+tensor is converted without looking at each element's bounds: the loop keeps the lowest and the highest t, of words the
+furthest from the minimum, where one below it counts as the furthest. If these are within the bounds, that is all. If
+they are not, the span is converted again with more checks (`_CHECK_NONE` and the others below). The last are right for
+everything that rules which saturate whatever is too large can meet; for others the kernel stops before that and says
+how far it came, and `requant.kernels.convert.quantize.general` knows the rest.
 
 To bytes, elements go as words of 16 bits on the way out (`requant.kernels.simd.words`).
 """
@@ -30,14 +31,14 @@ from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kern
 from requant.kernels.jit.processor import begin_flushing, end_flushing, prefer_wide_vectors
 from requant.kernels.jit.signature import F32, I8, I16, I32, I64, U16, In, Integer, Out
 from requant.kernels.loops import STOP, span_loop
-from requant.kernels.simd.memory import elements_of, load, load_one, prefetch, store
+from requant.kernels.simd.integer_lanes import BLOCK
+from requant.kernels.simd.memory import elements_of, load, load_one, new_tally, prefetch, store
 from requant.kernels.simd.rounding import nearest_integers
 from requant.kernels.simd.vector import LANES
 from requant.kernels.simd.vectors import (
     any_lane,
     clamp,
     convert,
-    count,
     first,
     half_away,
     larger,
@@ -53,10 +54,13 @@ from requant.kernels.simd.widen import widened
 from requant.kernels.simd.words import (
     WORDS,
     add_saturating,
+    count_words,
+    larger_unsigned,
     larger_words,
     smaller_words,
     splat_words,
-    store_low_bytes,
+    store_bytes,
+    store_bytes_of_two,
     store_low_bytes_of_two,
     words_of,
 )
@@ -73,13 +77,25 @@ WINDOW = {8: 1 << 21, 16: 1 << 21, 32: 1 << 50}
 
 
 class Form(NamedTuple):
-    """Which of the formulas above. `source` is f32, f16 or bf16; `bits` those of the target's elements."""
+    """Which of the formulas above. `source` is f32, f16 or bf16; `bits` those of the target's elements.
+
+    `exact`: whether all c are 0, so that v is one product, fma(x, r, a).
+    """
 
     multiplied: bool
     before: bool
     away: bool = False
     source: str = "f32"
     bits: int = 8
+    exact: bool = False
+
+
+class Quotient(IntEnum):
+    """How v is had: a form's first and last choice as one number."""
+
+    DIVISION = 0
+    CORRECTED = 1
+    PRODUCT = 2
 
 
 class Field(IntEnum):
@@ -100,68 +116,73 @@ class Field(IntEnum):
     HIGHEST = 12
 
 
+_DIVISION, _CORRECTED, _PRODUCT = map(int, Quotient)
+
+
+def _quotient_of(form: Form) -> Quotient:
+    if not form.multiplied:
+        return Quotient.DIVISION
+    return Quotient.PRODUCT if form.exact else Quotient.CORRECTED
+
+
 @device
-def quotient(x: Number, parameter: tuple[Number, ...], multiplied: bool, before: bool, away: bool) -> Number:
+def quotient(x: Number, parameter: tuple[Number, ...], how: int, before: bool, away: bool) -> Number:
     """v, or v + z: what is rounded to the nearest integer. A parameter is s or r, c, a and z; all are vectors."""
     factor, correction, addend, zero = parameter
-    value = multiply_add(x, factor, multiply_add(x, correction, addend)) if multiplied else x / factor
+    if how == _DIVISION:
+        value = x / factor
+    else:
+        value = multiply_add(x, factor, addend if how == _PRODUCT else multiply_add(x, correction, addend))
     if before:
         value = value + convert(zero, np.float32)
     return half_away(value) if away else value
 
 
 @device
-def nearest(
-    source: Array, i: Number, parameter: tuple[Number, ...], multiplied: bool, before: bool, away: bool
-) -> Number:
+def nearest(source: Array, i: Number, parameter: tuple[Number, ...], how: int, before: bool, away: bool) -> Number:
     """t of sixteen elements, z not yet added if it is added to integers."""
-    return nearest_integers(quotient(widened(load(source, i)), parameter, multiplied, before, away))
+    return nearest_integers(quotient(widened(load(source, i)), parameter, how, before, away))
 
 
 @device
-def two_nearest(
-    source: Array, i: Number, parameter: tuple[Number, ...], multiplied: bool, before: bool, away: bool
-) -> Number:
+def two_nearest(source: Array, i: Number, parameter: tuple[Number, ...], how: int, before: bool, away: bool) -> Number:
     """The same of thirty-two, as words."""
     return words_of(
-        nearest(source, i, parameter, multiplied, before, away),
-        nearest(source, i + LANES, parameter, multiplied, before, away),
+        nearest(source, i, parameter, how, before, away),
+        nearest(source, i + LANES, parameter, how, before, away),
     )
 
 
 @device
-def finished(value: Number, x: Number, factor: Number, multiplied: bool) -> Number:
+def finished(value: Number, x: Number, factor: Number, how: int) -> Number:
     """v where it is infinite too: an infinity times a correction of 0 would be NaN."""
-    if not multiplied:
+    if how != _CORRECTED:
         return value
     product = x * factor
     return select(magnitude(product) < splat(_INFINITY), value, product)
 
 
 @device
-def two_of_any(
-    source: Array,
-    i: Number,
-    parameter: tuple[Number, ...],
-    nan: Number,
-    multiplied: bool,
-    before: bool,
-    away: bool,
+def any_nearest(
+    source: Array, i: Number, parameter: tuple[Number, ...], nan: Number, how: int, before: bool, away: bool
 ) -> tuple[Number, Number]:
-    """two_nearest of whatever there is, as far as bytes that saturate tell; and how many are NaN, stored as `nan`."""
-    missing = np.int64(0)
+    """`nearest` of whatever there is, as far as bytes that saturate tell, NaN as `nan`; and -1 where it is NaN."""
     x = widened(load(source, i))
-    value = finished(quotient(x, parameter, multiplied, before, away), x, parameter[0], multiplied)
+    value = finished(quotient(x, parameter, how, before, away), x, parameter[0], how)
     number = value == value
-    missing += LANES - count(number)
     limit = splat(_BEYOND_BYTES)
-    first = select(number, nearest_integers(smaller(larger(value, -limit), limit)), nan)
-    x = widened(load(source, i + LANES))
-    value = finished(quotient(x, parameter, multiplied, before, away), x, parameter[0], multiplied)
-    number = value == value
-    missing += LANES - count(number)
-    second = select(number, nearest_integers(smaller(larger(value, -limit), limit)), nan)
-    return words_of(first, second), missing
+    integers = select(number, nearest_integers(smaller(larger(value, -limit), limit)), nan)
+    return integers, convert(~number, np.int32)
+
+
+@device
+def two_of_any(
+    source: Array, i: Number, parameter: tuple[Number, ...], nan: Number, how: int, before: bool, away: bool
+) -> tuple[Number, Number]:
+    """The same of thirty-two, as words; and less than 0 by how many are NaN, for each lane."""
+    low, low_missing = any_nearest(source, i, parameter, nan, how, before, away)
+    high, high_missing = any_nearest(source, i + LANES, parameter, nan, how, before, away)
+    return words_of(low, high), low_missing + high_missing
 
 
 @device
@@ -189,7 +210,8 @@ _TARGETS: dict[int, types.Type] = {8: types.int8, 16: types.int16, 32: types.int
 
 
 def _quantize(form: Form) -> Kernel:
-    multiplied, before, away = form.multiplied, form.before, form.away
+    how = int(_quotient_of(form))
+    before, away = form.before, form.away
     # Integers of 32 bits, and what they are rounded from, need 64.
     wide = form.bits == 32
     in_words = form.bits == 8
@@ -199,6 +221,64 @@ def _quantize(form: Form) -> Kernel:
     furthest = 2 * WINDOW[form.bits] - 1
     size = 4 if form.source == "f32" else 2
     ahead, line = _AHEAD_BYTES // size, _LINE_BYTES // size
+
+    @device
+    def blocks_within(
+        source: Array,
+        target: Array,
+        begin: Number,
+        end: Number,
+        numbers: tuple[Number, ...],
+        offset: Number,
+        lowest_byte: Number,
+        furthest_word: Number,
+    ) -> Number:
+        """Convert whole blocks as if every t were within the bounds. `offset`: z less the minimum, as words."""
+        for i in range(begin, end, BLOCK):
+            for near in range(0, BLOCK, line):
+                prefetch(source, i + ahead + near)
+            a = add_saturating(two_nearest(source, i, numbers, how, before, away), offset)
+            b = add_saturating(two_nearest(source, i + WORDS, numbers, how, before, away), offset)
+            furthest_word = larger_unsigned(furthest_word, larger_unsigned(a, b))
+            store_bytes_of_two(target, i, a, b, lowest_byte)
+        return furthest_word
+
+    @device
+    def blocks_beyond(
+        source: Array,
+        target: Array,
+        begin: Number,
+        end: Number,
+        numbers: tuple[Number, ...],
+        zero_word: Number,
+        nan: Number,
+        bounds: tuple[Number, Number],
+        extremes: tuple[Number, Number],
+        tally: tuple[Number, Number, Number],
+        any_number: bool,
+    ) -> tuple[tuple[Number, Number], tuple[Number, Number, Number]]:
+        """The same, saturating. `any_number`: of whatever there is, NaN too."""
+        low, high, missing = tally
+        for i in range(begin, end, BLOCK):
+            for near in range(0, BLOCK, line):
+                prefetch(source, i + ahead + near)
+            if any_number:
+                a, in_a = two_of_any(source, i, numbers, nan, how, before, away)
+                b, in_b = two_of_any(source, i + WORDS, numbers, nan, how, before, away)
+                missing = missing - (in_a + in_b)
+            else:
+                a = two_nearest(source, i, numbers, how, before, away)
+                b = two_nearest(source, i + WORDS, numbers, how, before, away)
+            a, b = add_saturating(a, zero_word), add_saturating(b, zero_word)
+            extremes = (
+                smaller_words(extremes[0], smaller_words(a, b)), larger_words(extremes[1], larger_words(a, b)),
+            )  # fmt: skip
+            low = count_words(count_words(low, a < bounds[0]), b < bounds[0])
+            high = count_words(count_words(high, a > bounds[1]), b > bounds[1])
+            a = smaller_words(larger_words(a, bounds[0]), bounds[1])
+            b = smaller_words(larger_words(b, bounds[0]), bounds[1])
+            store_low_bytes_of_two(target, i, a, b)
+        return extremes, (low, high, missing)
 
     @device
     def convert_rows(
@@ -211,17 +291,16 @@ def _quantize(form: Form) -> Kernel:
         check: Number,
         seen: tuple[Number, ...],
     ) -> tuple[Number, ...]:
-        """`seen`: the lowest and the highest t, as integers and as words; and how many saturate low and high and are
-        NaN, counted for each lane, and otherwise."""
+        """`seen`: the lowest and the highest t, as integers and as words; of words that are converted as if within the
+        bounds, the furthest from the minimum; and for each lane how many saturate low and high and are NaN, of integers
+        and of words."""
         source, target, factors, zeros, parameters, words_suffice, bounds, word_bounds, _ = work
         limit = splat(settled(furthest))
         minimum, maximum = bounds
-        minimum_word, maximum_word = word_bounds
-        extremes, word_extremes, tally, word_tally = seen
+        extremes, word_extremes, furthest_word, tally, word_tally = seen
         least, most = extremes
-        least_word, most_word = word_extremes
         low, high, missing = tally
-        low_words, high_words, missing_words = word_tally
+        lowest_byte = convert(minimum, np.int8)
         done = begin
         in_one_loop = in_words and rows > 1 and length & (WORDS - 1) == 0 and check == _CHECK_NONE
         if in_one_loop:
@@ -237,12 +316,10 @@ def _quantize(form: Form) -> Kernel:
                     load_one(factors, 2 * parameters + index),
                     zero,
                 )
-                a = two_nearest(source, i, numbers, multiplied, before, away)
-                if not before:
-                    a = add_saturating(a, words_of(zero, zero))
-                least_word = smaller_words(least_word, a)
-                most_word = larger_words(most_word, a)
-                store_low_bytes(target, i, a)
+                offset = zero_like(minimum) - minimum if before else zero - minimum
+                a = add_saturating(two_nearest(source, i, numbers, how, before, away), words_of(offset, offset))
+                furthest_word = larger_unsigned(furthest_word, a)
+                store_bytes(target, i, a, lowest_byte)
                 left -= WORDS
                 if left == 0:
                     index, left = index + 1, length
@@ -255,30 +332,30 @@ def _quantize(form: Form) -> Kernel:
             zero = load_one(zeros, index)
             numbers = (factor, correction, addend, zero)
             if in_words and (check <= _CHECK_SATURATION or words_suffice) and not cycle:
+                blocks_end = done + ((end - done) & -BLOCK)
                 nan = load_one(zeros, parameters + index)
-                if not before:
+                none = zero_like(minimum)
+                if before:
+                    zero = none
+                else:
                     nan = nan - zero
-                zero_word = splat_words(np.int64(0) if before else np.int64(zeros[index]))
-                for i in range(done, end - 4 * LANES + 1, 4 * LANES):
-                    for near in range(0, 4 * LANES, line):
-                        prefetch(source, i + ahead + near)
-                    if check == _CHECK_WINDOW:
-                        a, in_a = two_of_any(source, i, numbers, nan, multiplied, before, away)
-                        b, in_b = two_of_any(source, i + WORDS, numbers, nan, multiplied, before, away)
-                        missing_words += in_a + in_b
-                    else:
-                        a = two_nearest(source, i, numbers, multiplied, before, away)
-                        b = two_nearest(source, i + WORDS, numbers, multiplied, before, away)
-                    a, b = add_saturating(a, zero_word), add_saturating(b, zero_word)
-                    least_word = smaller_words(least_word, smaller_words(a, b))
-                    most_word = larger_words(most_word, larger_words(a, b))
-                    if check != _CHECK_NONE:
-                        low_words += count(a < minimum_word) + count(b < minimum_word)
-                        high_words += count(a > maximum_word) + count(b > maximum_word)
-                        a = smaller_words(larger_words(a, minimum_word), maximum_word)
-                        b = smaller_words(larger_words(b, minimum_word), maximum_word)
-                    store_low_bytes_of_two(target, i, a, b)
-                done += (end - done) & -(4 * LANES)
+                if check == _CHECK_NONE:
+                    offset = zero - minimum
+                    furthest_word = blocks_within(
+                        source, target, done, blocks_end, numbers, words_of(offset, offset), lowest_byte, furthest_word
+                    )
+                elif check == _CHECK_WINDOW:
+                    word_extremes, word_tally = blocks_beyond(
+                        source, target, done, blocks_end, numbers, words_of(zero, zero), nan, word_bounds,
+                        word_extremes, word_tally, True,
+                    )  # fmt: skip
+                else:
+                    word_extremes, word_tally = blocks_beyond(
+                        source, target, done, blocks_end, numbers, words_of(zero, zero), nan, word_bounds,
+                        word_extremes, word_tally, False,
+                    )  # fmt: skip
+                done = blocks_end
+                zero = load_one(zeros, index)
             fast = done + ((end - done) & -LANES) if check == _CHECK_NONE else done
             for i in range(done, fast, LANES):
                 prefetch(source, i + ahead)
@@ -286,7 +363,7 @@ def _quantize(form: Form) -> Kernel:
                     at = index + (i - done)
                     zero = load(zeros, at)
                     numbers = (load(factors, at), correction, addend, zero)
-                value = quotient(widened(load(source, i)), numbers, multiplied, before, away)
+                value = quotient(widened(load(source, i)), numbers, how, before, away)
                 integers = with_zero(nearest_integers(convert(value, settled)), zero, before)
                 least = smaller(least, integers)
                 most = larger(most, integers)
@@ -301,9 +378,9 @@ def _quantize(form: Form) -> Kernel:
                     factor = load(factors, at, valid)
                     numbers = (factor, correction, addend, zero)
                 x = widened(load(source, i, valid))
-                value = quotient(x, numbers, multiplied, before, away)
+                value = quotient(x, numbers, how, before, away)
                 if check == _CHECK_WINDOW:
-                    value = finished(value, x, factor, multiplied)
+                    value = finished(value, x, factor, how)
                 value = convert(value, settled)
                 number = value == value
                 if check == _CHECK_WINDOW:
@@ -325,22 +402,22 @@ def _quantize(form: Form) -> Kernel:
                 else:
                     store(target, i, stored, valid)
             done = end
-        return (
-            (least, most), (least_word, most_word), (low, high, missing), (low_words, high_words, missing_words),
-        )  # fmt: skip
+        return (least, most), word_extremes, furthest_word, (low, high, missing), word_tally
 
     @inlined
     def finish(work: tuple[Number, ...], check: Number, seen: tuple[Number, ...], counts: Array) -> Number:
         minimum, maximum = work[6]
         minimum_word, maximum_word = work[7]
-        lowest, highest, lowest_small, highest_small, lowest_word, highest_word, saturating = work[8]
-        extremes, word_extremes, tally, word_tally = seen
+        lowest, highest, lowest_small, highest_small, lowest_word, highest_word, range_word, saturating = work[8]
+        extremes, word_extremes, furthest_word, tally, word_tally = seen
         least, most = extremes
         least_word, most_word = word_extremes
-        missing = total(tally[2]) + word_tally[2]
+        missing = total(tally[2]) + total(word_tally[2])
         needed = _CHECK_NONE
-        if any_lane((least < minimum) | (most > maximum)) or any_lane(
-            (least_word < minimum_word) | (most_word > maximum_word)
+        if (
+            any_lane((least < minimum) | (most > maximum))
+            or any_lane((least_word < minimum_word) | (most_word > maximum_word))
+            or any_lane(larger_unsigned(furthest_word, range_word) != range_word)
         ):
             needed = _CHECK_SATURATION
         if in_words and (
@@ -351,8 +428,8 @@ def _quantize(form: Form) -> Kernel:
         if any_lane((least < lowest) | (most > highest)) or missing > 0:
             needed = _CHECK_WINDOW if saturating else STOP
         if needed <= check:
-            counts[0] += total(tally[0]) + word_tally[0]
-            counts[1] += total(tally[1]) + word_tally[1]
+            counts[0] += total(tally[0]) + total(word_tally[0])
+            counts[1] += total(tally[1]) + total(word_tally[1])
             counts[2] += missing
         return needed
 
@@ -366,9 +443,10 @@ def _quantize(form: Form) -> Kernel:
         numbers: In[I64],  # by Field
         factors: In[F32],  # s or r of each parameter; then c, 0 in a cycle; then a, 0 in a cycle
         zeros: In[Integer],  # z of each parameter, 0 where a is it; then what NaN is stored as
-        counts: Out[I64],  # added to: saturated low, saturated high, NaN
-    ) -> I64:
+    ) -> tuple[I64, I64, I64, I64]:
+        """Return how many elements were converted, and of these how many saturated low and high and are NaN."""
         prefer_wide_vectors()
+        counts = new_tally()
         minimum, maximum = splat(integer(numbers[_MINIMUM])), splat(integer(numbers[_MAXIMUM]))
         lowest, highest = splat(integer(numbers[_LOWEST])), splat(integer(numbers[_HIGHEST]))
         # The same bounds as words, and those within which words hold what there is.
@@ -377,20 +455,23 @@ def _quantize(form: Form) -> Kernel:
         small_most = min(numbers[_HIGHEST], WORDS_HOLD)
         windows = (
             lowest, highest, splat(integer(small_least)), splat(integer(small_most)), splat_words(small_least),
-            splat_words(small_most), numbers[_SATURATING] != 0,
+            splat_words(small_most), splat_words(numbers[_MAXIMUM] - numbers[_MINIMUM]), numbers[_SATURATING] != 0,
         )  # fmt: skip
         work = (
             elements_of(source), elements_of(target), elements_of(factors), elements_of(zeros), numbers[_PARAMETERS],
             numbers[_WORDS_SUFFICE] != 0, (minimum, maximum), word_bounds, windows,
         )  # fmt: skip
-        none, no_words = zero_like(minimum), np.int64(0)
+        none, no_words, none_missing = zero_like(minimum), splat_words(np.int64(0)), splat(np.int32(0))
         nothing = (
-            (maximum, minimum), (word_bounds[1], word_bounds[0]), (none, none, none), (no_words, no_words, no_words),
+            (maximum, minimum), (word_bounds[1], word_bounds[0]), no_words, (none, none, none),
+            (no_words, no_words, none_missing),
         )  # fmt: skip
         mode = begin_flushing(numbers[_FLUSHING] != 0)
-        done: int = convert_spans(work, start, source.size, numbers, nothing, counts)
+        done = convert_spans(
+            work, start, source.size, numbers, nothing, counts, (source.ctypes.data % _LINE_BYTES) // size
+        )
         end_flushing(mode)
-        return done
+        return done, counts[0], counts[1], counts[2]
 
     return quantize
 
@@ -403,6 +484,8 @@ FORMS = (
     *(Form(False, False, away=True, bits=bits) for bits in _BITS),
     *(Form(True, False, away=True, bits=bits) for bits in (8, 16)),
     *(Form(multiplied, False, source=source) for multiplied in (False, True) for source in ("f16", "bf16")),
+    # What most tensors have whose quotient is a product.
+    Form(True, False, exact=True),
 )
 QUANTIZE: dict[Form, Kernel] = {form: _quantize(form) for form in FORMS}
 """The kernels there are."""

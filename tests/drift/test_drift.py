@@ -79,7 +79,7 @@ def lines_about(
 
 
 def test_onnxruntime_1_32_saturates_where_1_31_did_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    source = np.arange(-8, 8, 0.25, np.float32).astype(np.float16)
+    source = np.arange(-8, 8, 0.25).astype(np.float16)
     source[::7] = np.nan
     case = Case(source.shape, "i8", "f16", np.array(0.25), np.array(-5))
     lines = lines_about("onnx", "onnx_1_32", source, case, monkeypatch, tmp_path)
@@ -89,7 +89,7 @@ def test_onnxruntime_1_32_saturates_where_1_31_did_not(monkeypatch: pytest.Monke
 
 
 def test_torch_2_14_adds_the_zero_point_after_rounding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    source = np.arange(-20, 20, 0.25, np.float32)
+    source = np.arange(-20, 20, 0.25).astype(np.float32)
     case = Case(source.shape, "i8", "f32", np.array(0.5), np.array(3))
     lines = lines_about("torch", "torch_2_14", source, case, monkeypatch, tmp_path)
     assert any("torch_2_14" in line for line in lines)

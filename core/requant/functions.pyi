@@ -235,7 +235,7 @@ def quantize_blocks(
     format: Literal['mxfp8_e4m3', 'mxfp8_e5m2', 'mxfp6_e2m3', 'mxfp6_e3m2', 'mxfp4_e2m1', 'mxint8', 'nvfp4', 'Q8_0', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1'],
     *,
     input_type: str | Type | None = ...,
-    rule: Literal['ocp', 'tosa'] = ...,
+    rule: Literal['ocp', 'tosa', 'floor', 'ceil', 'even', 'rceil'] = ...,
     global_scale: str | float = ...,
 ) -> dict[str, Any]:
     """Quantize a tensor to a block format, deriving the shared scales.
@@ -246,7 +246,7 @@ def quantize_blocks(
     input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
     format: The block format. One of mxfp8_e4m3, mxfp8_e5m2, mxfp6_e2m3, mxfp6_e3m2, mxfp4_e2m1, mxint8, nvfp4, Q8_0,
     Q4_0, Q4_1, Q5_0, Q5_1.
-    rule: MX formats: the rule for the shared exponent. One of ocp, tosa.
+    rule: MX formats: the rule for the shared exponent. One of ocp, tosa, floor, ceil, even, rceil.
     global_scale: nvfp4 only: `derived` (the default: from the largest magnitude), `absent`, or a number, also as text.
     It is read as the nearest binary64, which is rounded to f32.
 

@@ -311,7 +311,8 @@ def requantize(rng: Rng) -> None:
 
 def blocks(rng: Rng) -> None:
     source = f32s(rng, 32 * int(rng.choice([0, 1, 2, 3, 5]))).reshape(-1, 32)
-    dequantize_mx(quantize_mx(source, str(rng.choice(list(MX_ELEMENTS))), MxRule(str(rng.choice(list(MxRule))))))
+    name, rule = str(rng.choice(list(MX_ELEMENTS))), MxRule(str(rng.choice(list(MxRule))))
+    dequantize_mx(quantize_mx(source, name, rule if MX_ELEMENTS[name] is not None else MxRule.OCP))
     scale = rng.choice(np.array([1e-42, 1e-30, 1.0, 1e35], np.float32))
     dequantize_nvfp4(quantize_nvfp4(source, GlobalScale.ABSENT if rng.random() < 0.5 else float(scale)))
     dequantize_gguf(quantize_gguf(source, str(rng.choice(list(GGUF_FORMATS)))))

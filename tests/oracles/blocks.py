@@ -60,8 +60,58 @@ def saturated(name: str, value: Fraction, *, negative: bool) -> int:
     return (ROWS[name][1] if code is None else code) + (FORMATS[name].sign if negative else 0)
 
 
+LARGEST = {"mxfp8_e4m3": 448, "mxfp8_e5m2": 57344, "mxfp6_e2m3": Fraction(15, 2), "mxfp6_e3m2": 28, "mxfp4_e2m1": 6}
+MANTISSA_BITS = {"mxfp8_e4m3": 3, "mxfp8_e5m2": 2, "mxfp6_e2m3": 3, "mxfp6_e3m2": 2, "mxfp4_e2m1": 1}
+
+
+def ceil_log2(value: Fraction) -> int:
+    exponent = floor_log2(value)
+    return exponent + (Fraction(2) ** exponent < value)
+
+
+def torchao_exponent(name: str, rule: str, amax: float) -> int:
+    """torchao's ScaleCalculationMode: the exponent of the scale."""
+    if math.isinf(amax):
+        return 127 if rule == "rceil" else 128 - MX[name][1]
+    value = Fraction(amax)
+    if rule == "rceil":
+        quotient = Fraction(f32(value / LARGEST[name]))
+        return min(max(ceil_log2(quotient), -127), 127) if quotient else -127
+    if value < Fraction(2) ** -126:
+        # The exponent field of a subnormal is 0, whatever its value.
+        return -127
+    if rule == "ceil":
+        exponent = ceil_log2(value)
+    elif rule == "even":
+        exponent = floor_log2(value)
+        exponent += value >= Fraction(2) ** exponent * (2 - Fraction(1, 2 << MANTISSA_BITS[name]))
+    else:
+        exponent = floor_log2(value)
+    return min(max(exponent - MX[name][1], -127), 127)
+
+
+def quantize_mx_of_torchao(name: str, rule: str, block: list[float]) -> Block:
+    """One block under a rule of torchao; one with a NaN has elements of no meaning, here 0."""
+    if any(math.isnan(x) for x in block):
+        return Block(255, [0] * len(block))
+    exponent = torchao_exponent(name, rule, max(abs(x) for x in block))
+    shift = max(exponent, -126)
+    if rule == "rceil":
+        shift = exponent if exponent > -127 else 0
+    element = MX[name][0]
+    assert element is not None
+    largest = Fraction(LARGEST[name])
+    codes = []
+    for x in block:
+        scaled = min(max(Fraction(x) / Fraction(2) ** shift, -largest), largest) if math.isfinite(x) else largest
+        codes.append(saturated(element, scaled, negative=math.copysign(1, x) < 0))
+    return Block(exponent + 127, codes)
+
+
 def quantize_mx(name: str, rule: str, block: list[float]) -> Block:
-    """One block under the OCP floor rule or the TOSA reference rule."""
+    """One block under the OCP floor rule, the TOSA reference rule, or one of torchao."""
+    if rule not in ("ocp", "tosa"):
+        return quantize_mx_of_torchao(name, rule, block)
     if not all(math.isfinite(x) for x in block):
         nan, negative_nan = TOSA_NANS[name] if rule == "tosa" else (0, 0)
         return Block(255, [negative_nan if math.isnan(x) and math.copysign(1, x) < 0 else nan for x in block])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -22,17 +23,45 @@ from tests.interop.blocks.torchao_formats import MX_ELEMENTS, formats, in_bytes,
 pytestmark = pytest.mark.interop
 
 
+def beside_steps(name: str, rng: np.random.Generator) -> Any:
+    """Blocks whose largest magnitude is within some ulps of where an exponent steps, or infinite."""
+    element = SMALL_FLOATS[mx.mx_element(name) or ""]
+    steps = np.array([1.0, element.largest, 2 - 2.0 ** -(element.mantissa_bits + 1)])
+    edges = (steps * np.exp2(rng.integers(-130, 100, (400, 1)))).astype(np.float32).ravel()
+    bits = edges.view(np.int32) + rng.integers(-3, 4, edges.size, dtype=np.int32)
+    largest = np.concatenate([np.abs(np.maximum(bits, 0).view(np.float32)), [np.float32(np.inf)]])
+    blocks = rng.uniform(-1, 1, (largest.size, mx.BLOCK)).astype(np.float32)
+    blocks *= np.minimum(largest, np.finfo(np.float32).max)[:, None]
+    blocks[np.arange(largest.size), rng.integers(0, mx.BLOCK, largest.size)] = largest
+    return blocks
+
+
+@pytest.mark.parametrize("rule", [rule for rule in mx.MxRule if rule is not mx.MxRule.TOSA])
 @pytest.mark.parametrize("name", MX_ELEMENTS)
-def test_mx_quantize(name: str) -> None:
-    """The rule of the OCP formula, which torchao calls FLOOR."""
+def test_mx_quantize(name: str, rule: mx.MxRule) -> None:
+    """Each ScaleCalculationMode; the rule of the OCP formula is FLOOR but for the smallest scale."""
     values = finite_blocks(generator(151), mx.BLOCK)
-    ours = mx.quantize_mx(values, name, mx.MxRule.OCP)
-    scales, elements = formats("mx_tensor").to_mx(torch.from_numpy(values), MX_ELEMENTS[name], mx.BLOCK)
+    if rule is not mx.MxRule.OCP:
+        values = np.concatenate([values, beside_steps(name, generator(152))])
+    ours = mx.quantize_mx(values, name, rule)
+    modes = import_module("torchao.prototype.mx_formats.config").ScaleCalculationMode
+    mode = modes["FLOOR" if rule is mx.MxRule.OCP else rule.name]
+    scales, elements = formats("mx_tensor").to_mx(torch.from_numpy(values), MX_ELEMENTS[name], mx.BLOCK, mode)
     theirs = unpacked(elements) if name == "mxfp4_e2m1" else in_bytes(elements)
-    comparison = Comparison(f"torchao {name} quantize", systems.TORCHAO, subject.blocks(name, "quantize"))
-    comparison.add("scales", ours.scales, ours.scales, in_bytes(scales).ravel())
-    smallest = np.repeat(ours.scales == 0, mx.BLOCK)
-    comparison.add("elements", ours.elements, ours.elements, theirs.ravel(), {"torchao_mx_smallest_scale": smallest})
+    comparison = Comparison(f"torchao {name} {rule} quantize", systems.TORCHAO, subject.blocks(name, "quantize"))
+    divergences = {}
+    if rule is mx.MxRule.OCP:
+        divergences = {"torchao_mx_smallest_scale": ours.scales == 0}
+    elif rule is mx.MxRule.RCEIL:
+        with np.errstate(under="ignore", divide="ignore"):
+            quotients = np.abs(values).max(1) / np.float32(SMALL_FLOATS[mx.mx_element(name) or ""].largest)
+            logarithm = np.log2(quotients.astype(np.float64)).astype(np.float32)
+        is_power = quotients == np.exp2(logarithm.astype(np.float64))
+        divergences = {"torchao_rceil_logarithm": (logarithm == np.floor(logarithm)) & ~is_power}
+    of_scales = {} if rule is mx.MxRule.OCP else divergences
+    comparison.add("scales", ours.scales, ours.scales, in_bytes(scales).ravel(), of_scales)
+    of_elements = {reason: np.repeat(mask, mx.BLOCK) for reason, mask in divergences.items()}
+    comparison.add("elements", ours.elements, ours.elements, theirs.ravel(), of_elements)
     comparison.finish(200_000)
 
 

@@ -46,6 +46,9 @@ DIVERGENCES: Mapping[str, str] = {
     "tosa_tiny_quotient": "CAST_TO_BLOCK_SCALED to mxint8: the reference model rounds some quotients below 2^-48 to "
     "1/64 instead of zero.",
     "torchao_mx_smallest_scale": "Elements of an MX block whose scale is 2^-127: torchao divides by 2^-126.",
+    "torchao_rceil_logarithm": "Scales of rule rceil where f32(amax / largest) is a few ulps above a power of two: "
+    "torchao's code for the CPU rounds its logarithm to f32 before it rounds it up, and gives half of the scale. "
+    "Requant is exact, as the instruction that torchao uses on a GPU is by its manual.",
     "torchao_nvfp4_reciprocal": "Elements of NVFP4 next to a tie: torchao multiplies by the rounded reciprocal of the "
     "scale; Requant divides.",
 }

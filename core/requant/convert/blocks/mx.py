@@ -2,6 +2,8 @@
 
     e = floor(log2 amax) - emax, clamped to [-127, 127]      element = RNE(x / X), magnitudes above the largest clamped
 
+Libraries choose e differently (`MxRule`).
+
 amax is the largest magnitude of the block, emax the exponent of the element's largest value; the logarithm is the exact
 exponent, read from the bits. Where MX v1.0 leaves the choice to the implementation:
 
@@ -29,8 +31,10 @@ from numpy.typing import NDArray
 
 from requant.convert.blocks.blocking import block_count, check_length, flat_f32
 from requant.convert.small_floats import check_codes, decode_table, small_float
+from requant.errors import UnsupportedError
 from requant.errors.names import entry_named
 from requant.kernels.convert import blocks as kernels
+from requant.kernels.convert.blocks import ExponentRule
 
 Array = NDArray[Any]
 
@@ -58,6 +62,38 @@ class MxRule(StrEnum):
     TOSA = "tosa"
     """One more where RNE(amax / X) would be beyond the element's largest value: the TOSA 1.1 reference model."""
 
+    FLOOR = "floor"
+    """torchao's FLOOR: as ocp, but an infinity has an exponent, and the smallest scale counts as 2^-126 in x / X."""
+
+    CEIL = "ceil"
+    """torchao's CEIL: ceil(log2 amax) - emax; the rest as floor."""
+
+    EVEN = "even"
+    """torchao's EVEN: the exponent of amax rounded to the element's mantissa, ties away, - emax; the rest as floor."""
+
+    RCEIL = "rceil"
+    """torchao's RCEIL on a GPU: ceil(log2 f32(amax / largest)); elements of the smallest scale are not scaled."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Exponent:
+    """What the kernel is told of a rule; `smallest` is what elements of the smallest scale are multiplied by."""
+
+    rule: ExponentRule
+    smallest: float = 2.0**127
+    infinity_is_nan: bool = True
+
+
+_EXPONENTS = {
+    MxRule.OCP: _Exponent(ExponentRule.FLOOR),
+    MxRule.TOSA: _Exponent(ExponentRule.DOUBLED),
+    MxRule.FLOOR: _Exponent(ExponentRule.FLOOR, 2.0**126, infinity_is_nan=False),
+    MxRule.CEIL: _Exponent(ExponentRule.CEIL, 2.0**126, infinity_is_nan=False),
+    MxRule.EVEN: _Exponent(ExponentRule.EVEN, 2.0**126, infinity_is_nan=False),
+    MxRule.RCEIL: _Exponent(ExponentRule.QUOTIENT_CEIL, 1.0, infinity_is_nan=False),
+}
+_INFINITY_BITS = 0x7F800000
+
 
 @dataclass(frozen=True, slots=True)
 class MxTensor:
@@ -79,7 +115,7 @@ def mx_element(format_name: str) -> str | None:
 
 def _nan_element(element: str | None, rule: MxRule) -> tuple[int, int]:
     """The code of the elements of a block that is NaN, and what a NaN's sign flips in it."""
-    if rule is MxRule.OCP:
+    if rule is not MxRule.TOSA:
         return 0, 0
     if element is None:
         return 127, 255
@@ -101,17 +137,20 @@ def quantize_mx(values: Array, format_name: str, rule: MxRule = MxRule.OCP) -> M
     """Derive the scales of an f32 tensor of any rank from 1 and quantize it. Elements saturate (f8E5M2 too).
 
     With rule TOSA and a scale that would be 2^128, the scale is 2^127 and the elements saturate. Raises
-    UnknownNameError for the format, UnsupportedError for values that are not f32, TypeFitError if the last axis is not
-    a multiple of 32.
+    UnknownNameError for the format, UnsupportedError for values that are not f32 and for a rule that mxint8 does not
+    have, TypeFitError if the last axis is not a multiple of 32.
     """
     element = mx_element(format_name)
+    if element is None and rule not in (MxRule.OCP, MxRule.TOSA):
+        raise UnsupportedError(f"torchao has no {format_name}, which rule {rule} could follow", pointer="/rule")
     shape = values.shape
     count = block_count(shape, BLOCK, format_name)
     source = flat_f32(values, format_name)
     scales, elements = np.empty(count, "|u1"), np.empty(source.size, "|u1")
-    doubling = rule is MxRule.TOSA
+    exponent = _EXPONENTS[rule]
     nan_code, nan_flip = _nan_element(element, rule)
     if element is None:
+        doubling = rule is MxRule.TOSA
         lowest = -128 if doubling else -127
         kernels.quantize_mxint8(source, scales, elements, BLOCK, lowest, doubling, nan_code, nan_flip)
     else:
@@ -126,7 +165,10 @@ def quantize_mx(values: Array, format_name: str, rule: MxRule = MxRule.OCP) -> M
             format_.bias,
             format_.sign_bit,
             format_.largest_code,
-            doubling,
+            format_.largest,
+            exponent.rule,
+            exponent.smallest,
+            _INFINITY_BITS + (not exponent.infinity_is_nan),
             nan_code,
             nan_flip,
         )

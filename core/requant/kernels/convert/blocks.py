@@ -6,6 +6,8 @@ and NaNs above all; so exponents are exact and the reduction vectorizes.
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import numpy as np
 
 from requant.kernels.jit.jit import Array, Number, device, kernel
@@ -20,6 +22,8 @@ from requant.kernels.scalar.rounding import (
 from requant.kernels.scalar.small_floats import nearest_code_of_f32
 
 _MAGNITUDE = 0x7FFFFFFF
+_MANTISSA = 0x007FFFFF
+_HALF_OF_SMALLEST_NORMAL = 0x00400000
 _INFINITY = 0x7F800000
 _NAN_SCALE = 255
 _LARGEST_SCALE = 254
@@ -47,6 +51,44 @@ def reciprocal_of_scale(scale: Number) -> Number:
     return f32_of_bits(np.int32(0x400000) if scale >= _LARGEST_SCALE else normal)
 
 
+class ExponentRule(IntEnum):
+    """How `quantize_mx` takes the shared exponent from a block's largest magnitude."""
+
+    FLOOR = 0
+    """Its exponent."""
+    DOUBLED = 1
+    """One more where the largest magnitude would otherwise overflow."""
+    CEIL = 2
+    """Its exponent, rounded up."""
+    EVEN = 3
+    """Its exponent once it is rounded to the element's mantissa, ties away from zero."""
+    QUOTIENT_CEIL = 4
+    """The exponent of its quotient by the element's largest value, rounded up, and no other one subtracted."""
+
+
+_DOUBLED, _CEIL, _EVEN, _QUOTIENT_CEIL = (int(each) for each in list(ExponentRule)[1:])
+
+
+@device
+def shared_scale(largest: Number, exponent: Number, mantissa_bits: Number, largest_value: Number, rule: int) -> Number:
+    """The code of the scale; DOUBLED as FLOOR. `exponent`: of the element's largest value."""
+    if rule == _QUOTIENT_CEIL:
+        quotient = bits_of_f32(f32_of_bits(largest) / largest_value)
+        scale = np.int32(quotient >> 23)
+        if scale == 0:
+            # 2^-127, half of the smallest normal number, is the smallest scale.
+            return np.int32(quotient > _HALF_OF_SMALLEST_NORMAL)
+        scale = np.int32(scale + np.int32(np.int32(quotient & _MANTISSA) != 0))
+        return scale if scale < _LARGEST_SCALE else np.int32(_LARGEST_SCALE)
+    scale = np.int32(largest >> 23)
+    if rule == _CEIL:
+        scale = np.int32(scale + np.int32(np.int32(largest & _MANTISSA) != 0))
+    elif rule == _EVEN:
+        scale = np.int32(np.int64(np.int64(largest) + (np.int64(1) << (22 - mantissa_bits))) >> 23)
+    scale = np.int32(scale - exponent)
+    return scale if scale > 0 else np.int32(0)
+
+
 @device
 def nan_element(value: Number, code: Number, flip: Number) -> Number:
     """What is written where the scale is NaN: one code for all, but for the sign of a value that is itself a NaN."""
@@ -66,7 +108,10 @@ def quantize_mx(
     bias: I32,
     sign_bit: I32,
     largest_code: I32,
-    doubling: Bool,  # whether the scale is doubled where the largest magnitude would otherwise overflow
+    largest_value: F32,
+    rule: I64,  # ExponentRule
+    reciprocal_of_smallest: F32,  # what the elements of the smallest scale are multiplied by
+    least_special: I32,  # the bits of the smallest magnitude that makes the scale NaN
     nan_code: I32,  # the code of every element of a block whose scale is NaN
     nan_flip: I32,  # what it is exclusive-ored with for a NaN with its sign set
 ) -> None:
@@ -76,13 +121,12 @@ def quantize_mx(
         codes = elements[index * block : (index + 1) * block]
         largest = largest_magnitude(values)
         # The exponent field, 0 for zero and subnormals: their scale is below the smallest one whatever their value.
-        scale = np.int32(np.int32(largest >> 23) - largest_exponent)
-        scale = scale if scale > 0 else np.int32(0)
-        if doubling:
+        scale = shared_scale(largest, largest_exponent, mantissa_bits, largest_value, rule)
+        if rule == _DOUBLED:
             scaled = bits_of_f32(f32_of_bits(largest) * reciprocal_of_scale(scale))
             scale = np.int32(scale + np.int32(nearest_code_of_f32(scaled, mantissa_bits, bias) > largest_code))
-        special = largest >= _INFINITY
-        reciprocal = reciprocal_of_scale(scale)
+        special = largest >= least_special
+        reciprocal = reciprocal_of_scale(scale) if scale > 0 else reciprocal_of_smallest
         for i in range(values.size):
             bits = bits_of_f32(values[i] * reciprocal)
             code = nearest_code_of_f32(np.int32(bits & _MAGNITUDE), mantissa_bits, bias)

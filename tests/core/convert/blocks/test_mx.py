@@ -41,8 +41,43 @@ def sample() -> np.ndarray:
     return np.concatenate([found[np.isfinite(found).all(1)], hair_below, special, patterns])
 
 
-@pytest.mark.parametrize("rule", list(MxRule))
-@pytest.mark.parametrize("name", MX_ELEMENTS)
+RULES = [(name, rule) for name, element in MX_ELEMENTS.items() for rule in MxRule if element or rule in ("ocp", "tosa")]
+
+
+def beside_thresholds(name: str) -> np.ndarray:
+    """Blocks whose largest magnitude is where a rule's exponent steps, and one and two ulps beside it."""
+    if name == "mxint8":
+        return np.zeros((0, BLOCK), "<f4")
+    largest, mantissa_bits = float(oracle.LARGEST[name]), oracle.MANTISSA_BITS[name]
+    steps = np.array([1.0, largest, 2 - 2.0 ** -(mantissa_bits + 1), largest * 2.0**-127])
+    edges = (steps[:, None] * 2.0 ** np.array([-130, -126, -125, -119, -1, 0, 3, 90, 100])).ravel().astype("<f4")
+    edges = np.concatenate([edges, [np.float32(2.0**-126), np.float32(np.inf)]])
+    bits = np.maximum(edges.view("<i4")[:, None] + np.arange(-2, 3), 0)
+    top = np.minimum(bits, 0x7F800000).astype("<i4").view("<f4").ravel()
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        blocks = top[:, None] * np.linspace(-1, 1, BLOCK, dtype="<f4")
+    blocks[:, 0] = 0
+    blocks[:, -1] = top
+    return np.where(np.isnan(blocks), np.float32(0), blocks)
+
+
+def test_mxint8_has_no_rule_of_torchao() -> None:
+    with pytest.raises(UnsupportedError, match="torchao has no mxint8"):
+        quantize_mx(np.zeros(BLOCK, "<f4"), "mxint8", MxRule.EVEN)
+
+
+@pytest.mark.parametrize(("name", "rule"), RULES)
+def test_exponents_beside_their_steps(name: str, rule: MxRule) -> None:
+    x = beside_thresholds(name)
+    tensor = quantize_mx(x, name, rule) if len(x) else None
+    for index, block in enumerate(x.tolist()):
+        assert tensor is not None
+        expected = oracle.quantize_mx(name, str(rule), block)
+        got = (int(tensor.scales[index]), tensor.elements[index * BLOCK : (index + 1) * BLOCK].tolist())
+        assert got == expected, f"{block[-1]!r}"
+
+
+@pytest.mark.parametrize(("name", "rule"), RULES)
 def test_blocks_against_the_oracle(name: str, rule: MxRule) -> None:
     x = sample()
     tensor = quantize_mx(x, name, rule)

@@ -73,6 +73,10 @@ def _report(environment: Environment, pinned: Mapping[str, str], torch: str, onl
 
 
 def _outcome(outcome: Outcome) -> Iterator[str]:
+    yield from (f"- not installed: {reason}" for reason in outcome.refused)
+    if not outcome.releases:
+        yield ""
+        return
     installed = ", ".join(f"{name} {release}" for name, release in outcome.releases.items())
     yield f"\n{installed}: {outcome.equal} rows are equal, {len(outcome.changes)} changed.\n"
     for change in outcome.changes:

@@ -34,9 +34,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an environment: rows that changed, tests that no longer run, and how many rows are equal."""
+    """What came of an environment: rows that changed, tests that no longer run, and how many rows are equal.
+
+    `releases` are those that were compared with, `refused` why newer ones could not be installed.
+    """
 
     releases: Mapping[str, str]
+    refused: Sequence[str]
     changes: Sequence[Change]
     broken: Sequence[tuple[str, str]]
     equal: int
@@ -102,14 +106,23 @@ def compare_environment(
     installation: Installation, tests: Sequence[str], pinned: Mapping[str, str], newer: Mapping[str, Sequence[str]]
 ) -> Outcome:
     """Compare with the newest releases, and find the first release of each change between them and the pinned ones."""
-    newest = {name: releases[-1] for name, releases in newer.items()}
+    installable, refused = {}, []
+    for name, releases in newer.items():
+        installable[name], reasons = installation.install_newest(name, releases)
+        refused += reasons
+    installable = {name: releases for name, releases in installable.items() if releases}
+    newest = {name: releases[-1] for name, releases in installable.items()}
+    if not newest:
+        return Outcome({}, refused, [], [], 0)
     watch = Watch(installation, newest, pinned)
     found = watch.run(newest, tests)
-    changes = dict(explained for name, releases in newer.items() for explained in watch.changes(name, releases, found))
+    changes = dict(
+        explained for name, releases in installable.items() for explained in watch.changes(name, releases, found)
+    )
     rows = {_subject(record) for record in found.records}
     distinct = list({change.subject: change for change in changes.values()}.values())
     broken = [(test, line) for test, line in found.failed if test not in changes]
-    return Outcome(newest, distinct, broken, len(rows) - len(distinct))
+    return Outcome(newest, refused, distinct, broken, len(rows) - len(distinct))
 
 
 def first_of(releases: Sequence[str], changed: Callable[[str], bool]) -> int:

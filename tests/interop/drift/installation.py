@@ -57,6 +57,18 @@ class Installation:
             if wanted:
                 self._pip(wanted, ["--no-deps"] if alone else [])
 
+    def install_newest(self, name: str, releases: Sequence[str]) -> tuple[Sequence[str], list[str]]:
+        """Install the newest of these releases that can be. Return the releases up to it, and why newer ones cannot."""
+        reasons = []
+        for place in reversed(range(len(releases))):
+            try:
+                self.install({name: releases[place]})
+            except NotInstalledError as error:
+                reasons.append(str(error))
+            else:
+                return releases[: place + 1], reasons
+        return [], reasons
+
     def _pip(self, wanted: Sequence[str], options: Sequence[str]) -> None:
         command = [
             str(self._folder / "bin/python"),

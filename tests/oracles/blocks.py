@@ -60,7 +60,13 @@ def saturated(name: str, value: Fraction, *, negative: bool) -> int:
     return (ROWS[name][1] if code is None else code) + (FORMATS[name].sign if negative else 0)
 
 
-LARGEST = {"mxfp8_e4m3": 448, "mxfp8_e5m2": 57344, "mxfp6_e2m3": Fraction(15, 2), "mxfp6_e3m2": 28, "mxfp4_e2m1": 6}
+LARGEST = {
+    "mxfp8_e4m3": Fraction(448),
+    "mxfp8_e5m2": Fraction(57344),
+    "mxfp6_e2m3": Fraction(15, 2),
+    "mxfp6_e3m2": Fraction(28),
+    "mxfp4_e2m1": Fraction(6),
+}
 MANTISSA_BITS = {"mxfp8_e4m3": 3, "mxfp8_e5m2": 2, "mxfp6_e2m3": 3, "mxfp6_e3m2": 2, "mxfp4_e2m1": 1}
 
 
@@ -100,7 +106,7 @@ def quantize_mx_of_torchao(name: str, rule: str, block: list[float]) -> Block:
         shift = exponent if exponent > -127 else 0
     element = MX[name][0]
     assert element is not None
-    largest = Fraction(LARGEST[name])
+    largest = LARGEST[name]
     codes = []
     for x in block:
         scaled = min(max(Fraction(x) / Fraction(2) ** shift, -largest), largest) if math.isfinite(x) else largest

@@ -317,7 +317,7 @@ def dequantize_steps(plan: Plan, target: FloatElement) -> Steps | None:
     else:
         precision = Precision(plan.numbers[Choice.PRECISION])
         difference = Difference.FLOATS if plan.numbers[Choice.OF_FLOATS] else Difference.INTEGER
-        if plan.kernel is DEQUANTIZE[True, plan.output_dtype.itemsize].compiled():
+        if plan.kernel is DEQUANTIZE[True, 4].compiled():
             difference = Difference.DOUBLE
     computed = _F64 if target.name == "f64" else _F32
     stepped = _STEPPED.get(precision, computed)

@@ -50,7 +50,7 @@ from requant.kernels.statistics.torch_histogram import torch_histc, torch_linspa
 from requant.mlir import parse_storage, parse_type
 from requant.mlir.types import TensorType
 from requant.plan.plan import Conversion, Plan, dense_width, pack, unpack
-from requant.profiles import PROFILES, Operation
+from requant.profiles import PROFILES, Operation, Rounding
 from requant.profiles.rule import Accumulator, SumOverflow
 from requant.schemes import SCHEMES
 
@@ -254,6 +254,19 @@ def cast(rng: Rng) -> None:
     profile = "ml_dtypes" if rng.random() < 0.5 else str(rng.choice(["onnx", "onednn", "torch"]))
     saturate = bool(rng.integers(2)) if rng.random() < 0.2 else None
     plan = plan_quantize(tensor_type(shape, expressed), target, profile, saturate=saturate)
+    run_plan(rng, plan, reals(rng, prod(shape), expressed))
+
+
+def rounded_cast(rng: Rng) -> None:
+    profile = PROFILES[str(rng.choice(["ofp8", "gfloat", "softfloat", "riscv", "ptx"]))]
+    rule = profile.cast_rule()
+    target = str(rng.choice(rule.formats))
+    rounding = Rounding(str(rng.choice([str(each) for each in rule.roundings_to(target)])))
+    expressed = "f64" if target == "f32" else str(rng.choice(rule.sources))
+    shape = shape_of(rng)
+    random_bits = int(rng.integers(1, 33)) if rounding is Rounding.STOCHASTIC else None
+    source = tensor_type(shape, expressed)
+    plan = plan_quantize(source, parse_type(target), profile.name, rounding=rounding, seed=5, random_bits=random_bits)
     run_plan(rng, plan, reals(rng, prod(shape), expressed))
 
 
@@ -626,6 +639,7 @@ CASES: Mapping[str, Case] = {
         quantize,
         quantize_natively,
         cast,
+        rounded_cast,
         dequantize,
         short_rows,
         quantiles,

@@ -159,7 +159,8 @@ def plan_widening(input_type: TensorType, output_type: TensorType, profile: str)
         narrow = tuple(name for name in rule.formats if name in SMALL_FLOATS)
         source = _float(input_type, "input", narrow, rule.authority)
     with error_side("output"):
-        target = _float(output_type, "output", rule.sources, rule.authority)
+        wide = tuple(name for name in rule.sources if name in rule.formats or name not in SMALL_FLOATS)
+        target = _float(output_type, "output", wide, rule.authority)
         _check_differs(source, target)
     chosen = encoder(rule, target.name, source.name) if target.name in SMALL_FLOATS else None
     return _plan(profile, input_type, output_type, source, target, chosen)

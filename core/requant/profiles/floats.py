@@ -78,18 +78,18 @@ _SOFTFLOAT_FORMATS = ("f16", "bf16", "f32")
 SOFTFLOAT = _casts_only(
     "softfloat",
     "Berkeley SoftFloat",
-    "f32_to_f16, f64_to_f16, f64_to_f32 and f32_to_bf16 in the six roundings of SoftFloat, as it is built for x86.",
-    "Berkeley SoftFloat 3e, specialization 8086-SSE",
+    "f32_to_f16, f64_to_f16, f64_to_f32 and f32_to_bf16 in the six roundings of SoftFloat, as it is built for RISC-V.",
+    "Berkeley SoftFloat 3e, specialization RISCV",
     CastRule(
         authority="SoftFloat",
         saturation=f"overflow and infinity give infinity, but {_INWARD}, as does one rounded to odd",
-        nan="a NaN with the sign: the highest bits of its payload and the highest one",
+        nan="the default NaN, without sign: the highest mantissa bit only",
         notes="Rounding: near_even, near_maxMag, minMag, min, max and odd, in this order. From f64 to bf16 and from f16 "
-        "to bf16 and back there is no function.",
+        "to bf16 and back there is no function. Other specializations differ in NaN alone.",
         formats=_SOFTFLOAT_FORMATS,
         overflow=FloatOverflow.NON_SATURATING,
         roundings={"": (*_IEEE, _ODD)},
-        nans={"": NanCode.QUIET_PAYLOAD},
+        nans={"": NanCode.POSITIVE_QUIET},
         f64_once=_SOFTFLOAT_FORMATS,
     ),
 )

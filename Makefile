@@ -21,7 +21,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 COMPILE := -m requant.kernels.jit.warmup
 
 .DEFAULT_GOAL := help
-.PHONY: help environments serve test test-all workers interop conformance live generators browser digests arm64 docs check format bench openapi proto sbom lock clean
+.PHONY: help environments serve test test-all workers interop conformance live drift generators browser digests arm64 docs check format bench openapi proto sbom lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,21 +51,30 @@ LIVE := $(VENV)-interop/done $(ONNXRUNTIME_1_32)/done $(VENV)-workers/done $(VEN
 # The longest installation first. check.done is serve.done too: two installations into one environment would disturb each other.
 environments: $(CHECKPOINTS)/checkpoints.done $(LIVE) $(VENV)-generators/done $(VENV)-clients/done $(VENV)-browser/done $(VENV)-docs/done $(VENV)/check.done ## create the environments of all tests; with -j2, two at a time
 
+# What runs in the other environments of the real systems.
+INTEROP_TESTS := tests/interop --ignore=tests/interop/clients --ignore=tests/interop/checkpoint --ignore=tests/interop/workers --ignore-glob=tests/interop/test_tensorflow_*.py
+CHECKPOINT_TESTS := tests/interop/checkpoint
+TENSORFLOW_TESTS = $(wildcard tests/interop/test_tensorflow_*.py) tests/interop/test_fake_quantize.py tests/interop/blind/test_tensorflow.py
+
 # Where the live tests record what they compare.
 RECORDS := $(CURDIR)/.conformance
 
-define live
+define compiled_systems
 tests/interop/llama_cpp/install
 tests/interop/schemes/gemmlowp/install
 tests/interop/schemes/from_source/install
 tests/interop/hardware/install
 tests/interop/riscv/install
+endef
+
+define live
+$(compiled_systems)
 @$(VENV)-interop/bin/python $(COMPILE)
-$(VENV)-interop/bin/python -m pytest $(PARALLEL) -m interop tests/interop --ignore=tests/interop/clients --ignore=tests/interop/checkpoint --ignore=tests/interop/workers --ignore-glob='tests/interop/test_tensorflow_*.py'
+$(VENV)-interop/bin/python -m pytest $(PARALLEL) -m interop $(INTEROP_TESTS)
 $(ONNXRUNTIME_1_32)/bin/python -m pytest $(PARALLEL) -m interop $(ONNXRUNTIME_TESTS)
 $(foreach version,$(TORCH),$(VENV)-torch-$(version)/bin/python -m pytest $(PARALLEL) -m interop $(TORCH_TESTS) &&) true
-$(CHECKPOINTS)/bin/python -m pytest $(PARALLEL) -m interop tests/interop/checkpoint
-$(VENV)-tensorflow/bin/python -m pytest -m interop tests/interop/test_tensorflow_*.py tests/interop/test_fake_quantize.py tests/interop/blind/test_tensorflow.py
+$(CHECKPOINTS)/bin/python -m pytest $(PARALLEL) -m interop $(CHECKPOINT_TESTS)
+$(VENV)-tensorflow/bin/python -m pytest -m interop $(TENSORFLOW_TESTS)
 endef
 
 interop: export REQUANT_EXHAUSTIVE := 1
@@ -94,6 +103,20 @@ conformance: $(LIVE) $(VENV)/serve.done ## compare with the real systems for MIN
 
 live:
 	$(live)
+
+FROM ?=
+ONLY ?=
+drift: export TORCH := $(TORCH)
+drift: export ONNXRUNTIME_TESTS := $(ONNXRUNTIME_TESTS)
+drift: export INTEROP_TESTS := $(INTEROP_TESTS) --ignore=tests/interop/onednn
+drift: export ONEDNN_TESTS := tests/interop/onednn
+drift: export TORCH_TESTS := $(TORCH_TESTS)
+drift: export CHECKPOINT_TESTS := $(CHECKPOINT_TESTS)
+drift: export TENSORFLOW_TESTS := $(TENSORFLOW_TESTS)
+drift: $(VENV)/check.done ## compare with the newest releases of the real systems, and say which bits moved since which
+	@$(BIN)/python $(COMPILE)
+	$(compiled_systems)
+	@$(BIN)/python -m tests.interop.drift --from "$(FROM)" --only "$(ONLY)"
 
 generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, compile them, and call the service with them
 	openapi/generators/toolchains
@@ -167,7 +190,7 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(ONNXRUNTIME_1_32) $(VENV)-generators $(VENV)-clients $(VENV)-browser $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-workers $(VENV)-docs $(VENV)-torch-* .llama-cpp .gemmlowp .from-source .qemu-riscv .iverilog .conformance .arm64 .digests site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(ONNXRUNTIME_1_32) $(VENV)-generators $(VENV)-clients $(VENV)-browser $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-workers $(VENV)-docs $(VENV)-torch-* .llama-cpp .gemmlowp .from-source .qemu-riscv .iverilog .conformance .drift .arm64 .digests site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:

@@ -71,6 +71,16 @@ def test_catalog_entries_have_the_facts(client: httpx.Client, path: str, name: s
             assert {**shown, **plain} == each
 
 
+def test_a_profile_lists_the_versions_that_it_equals(client: httpx.Client) -> None:
+    def equal(name: str) -> dict[str, list[str]]:
+        return {each["system"]: each["versions"] for each in client.get(f"/v1/profiles/{name}").json()["equals"]}
+
+    assert equal("onnx") == {"onnxruntime": ["1.31.1"]}
+    assert equal("onnx_1_32") == {"onnxruntime": ["1.32.0"]}
+    assert equal("torch_decomposed") == {"PyTorch": ["2.13.0", "2.14.1"]}
+    assert equal("quantile") == {}
+
+
 def record(**changed: Any) -> dict[str, Any]:
     row = {"kind": "profile", "name": "litert", "operation": "quantize", "system": "LiteRT", "version": "litert 1.0"}
     numbers = {"elements": 10, "differences": 0, "divergences": {"nan_bits": 2}}

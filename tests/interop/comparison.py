@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tests.interop.conformance.records import record
 from tests.interop.conformance.subject import Subject
 from tests.interop.conformance.systems import System
+from tests.interop.quantized_case import Case
 
 Array = NDArray[Any]
 
@@ -31,6 +32,7 @@ class Comparison:
         self.differences: list[str] = []
         self._system, self._subjects, self._isa = system, subjects, isa
         self._different = 0
+        self._witness: dict[str, Any] | None = None
 
     def add(
         self,
@@ -69,6 +71,12 @@ class Comparison:
             flat = source.ravel()
             shown = [(int(i), flat[i], ours.ravel()[i], theirs.ravel()[i]) for i in wrong[:4]]
             self.differences.append(f"{what}: {wrong.size} of {ours.size}, (index, input, ours, theirs): {shown}")
+            if self._witness is None:
+                index, *values = shown[0]
+                self._witness = dict(zip(("input", "ours", "theirs"), map(str, values), strict=True))
+                self._witness |= {"what": str(what), "index": index}
+                if isinstance(what, Case) and self._subjects:
+                    self._witness["call"] = what.call(self._subjects[0].operation, source, theirs, wrong)
 
     def leave_out(self, divergence: str, elements: int = 0) -> None:
         """Record that inputs of a deliberate divergence are not compared."""
@@ -81,6 +89,8 @@ class Comparison:
             f"{self.excluded.total():,} excluded\n"
         )
         if self._system is not None:
-            record(self._system, self._subjects, self.elements, self._different, self.excluded, self._isa)
+            record(
+                self._system, self._subjects, self.elements, self._different, self.excluded, self._isa, self._witness
+            )
         assert not self.differences, f"{len(self.differences)} conversions differ\n" + "\n".join(self.differences[:20])
         assert self.elements >= at_least, f"only {self.elements:,} elements were compared"

@@ -6,7 +6,7 @@ values of the expressed type, so that no system has to round them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -152,6 +152,25 @@ class Case:
         bits = max(8, 1 << (int(self.storage[1:]) - 1).bit_length())
         return np.dtype(f"{self.storage[0]}{bits // 8}")
 
+    def call(self, operation: str, source: Array, result: Array, chosen: Array) -> dict[str, Any]:
+        """Return a quantize or dequantize as a call for `identify`, arrays as bytes.
+
+        A tensor of one scale is cut down to some of the chosen elements, and as many others.
+        """
+        case, places = self, np.arange(source.size)
+        if self.axis is None:
+            others = np.setdiff1d(places, chosen)
+            places = np.concatenate([chosen[:_OF_A_CALL], others[:_OF_A_CALL]])
+            case = replace(self, shape=places.shape)
+        types = {"output_type": case.element, "input_type": self.expressed}
+        if operation == "dequantize":
+            types = {"input_type": case.element}
+        return {
+            "operation": operation,
+            "arguments": {"input": _as_bytes(source.ravel()[places].reshape(case.shape)), **types},
+            "observed": {"output": _as_bytes(result.ravel()[places].reshape(case.shape))},
+        }
+
     def quantized(self, source: Array, profile: str, saturate: bool | None = None) -> Array:
         """Our answer to quantize."""
         plan = plan_quantize(_tensor(self.shape, self.expressed), self.tensor, profile, saturate=saturate)
@@ -166,6 +185,14 @@ class Case:
         target = np.empty(source.size, plan.output_dtype)
         plan.run(source.ravel(), target)
         return target.view(NUMPY[self.expressed]).reshape(self.shape)
+
+
+_OF_A_CALL = 64
+
+
+def _as_bytes(array: Array) -> dict[str, Any]:
+    plain = array.view(np.uint16) if array.dtype == NUMPY["bf16"] else array
+    return {"dtype": plain.dtype.str, "shape": plain.shape, "bytes": plain.tobytes().hex()}
 
 
 def _tensor(shape: tuple[int, ...], element: str) -> TensorType:

@@ -5,16 +5,10 @@ The arithmetic of eager quantized tensors changed in 2.14.
 
 from __future__ import annotations
 
-from importlib import metadata, util
+from tests.support.installed_release import expected_release
 
+_SINCE_2_14 = (expected_release("torch") or (0, 0)) >= (2, 14)
 
-def _since_2_14() -> bool:
-    if util.find_spec("torch") is None:
-        return False
-    major, minor = metadata.version("torch").split(".")[:2]
-    return (int(major), int(minor)) >= (2, 14)
-
-
-VERSION = "2.14" if _since_2_14() else "2.13"
+VERSION = "2.14" if _SINCE_2_14 else "2.13"
 """The implementation of the eager operators."""
-EAGER_PROFILE = "torch_2_14" if _since_2_14() else "torch"
+EAGER_PROFILE = "torch_2_14" if _SINCE_2_14 else "torch"

@@ -224,6 +224,7 @@ KNOWN_ANSWERS = (
     # What is above leaves these kernels out.
     KnownAnswer(Operation.QUANTIZE, "onnx", "f32", _along_the_axis("i8"), "0975d18f6e2d67f5"),
     KnownAnswer(Operation.QUANTIZE, "onnx", "f32", _along_the_axis("i16"), "7c618dfeb44f4407"),
+    KnownAnswer(Operation.QUANTIZE, "onnx", "f32", "!quant.uniform<i8:f32, 0.3:3>", "e232fdd255b3239c"),
     KnownAnswer(Operation.QUANTIZE, "onnx", "f32", _I16_COARSE, "2193fc3dc2ff0fb5"),
     KnownAnswer(Operation.QUANTIZE, "onnx", "f32", _I32_COARSE, "7cbcd0d37d3ed47f"),
     KnownAnswer(Operation.QUANTIZE, "stablehlo", "f32", _along_the_axis("i8"), "adb6bd487c6a818b"),
@@ -255,6 +256,7 @@ KNOWN_ANSWERS = (
     KnownAnswer(Operation.QUANTIZE, "riscv", "bf16", "f8E4M3FN", "0000000000000005", rounding=Rounding.NEAREST_AWAY),
     KnownAnswer(Operation.QUANTIZE, "ptx", "f16", "f4E2M1FN", "0000000000000006"),
     KnownAnswer(Operation.DEQUANTIZE, "litert", _I32_COARSE, "f32", "c463d94b8e4d23df"),
+    KnownAnswer(Operation.DEQUANTIZE, "onnx", "!quant.uniform<i8:f16, 0.3:3>", "f16", "27c3901634e1f043"),
     KnownAnswer(Operation.DEQUANTIZE, "stablehlo", "!quant.uniform<i32:f16, 2.0e-5>", "f16", "d78763fe923f2a03"),
     KnownAnswer(Operation.DEQUANTIZE, "stablehlo", "!quant.uniform<i8:f64, 0.3:3>", "f64", "6908065177ad26ad"),
     KnownAnswer(Operation.DEQUANTIZE, "quantile", _QUANTILE, "f32", "d0d77f4862c785a1"),

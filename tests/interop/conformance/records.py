@@ -37,12 +37,14 @@ def record(
     differences: int = 0,
     divergences: Mapping[str, int] | None = None,
     isa: str | None = None,
+    witness: Mapping[str, Any] | None = None,
 ) -> None:
     """Record what a test has compared, for each of its subjects.
 
     elements: numbers compared bit by bit, or answers, where an answer is no number. divergences: the elements that were
     not compared, by the name of the reason in DIVERGENCES; 0 where the tests leave such inputs out beforehand. isa: the
     instruction set that the system was told to use, or the interpreter that ran it, if it is not the machine's.
+    witness: the first difference, for `make drift`.
     """
     left_out = dict(divergences or {})
     unknown = left_out.keys() - DIVERGENCES.keys()
@@ -63,6 +65,7 @@ def record(
         "elements": elements,
         "differences": differences,
         "divergences": left_out,
+        "witness": witness,
     }
     with (Path(directory) / f"{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
         for subject in subjects:

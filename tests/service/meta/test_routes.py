@@ -117,6 +117,7 @@ def test_profiles(client: httpx.Client) -> None:
     for profile in profiles:
         page = client.get(f"/v1/profiles/{profile['name']}").json()
         assert profile["operations"].keys() <= page.pop("conformance").keys()
+        page.pop("equals")
         assert page == profile
         for rule in profile["operations"].values():
             assert rule["formula"]

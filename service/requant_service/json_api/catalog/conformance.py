@@ -41,6 +41,14 @@ class Conformance(ReplyModel):
     not_compared: str = Field(default=ABSENT, description="Why it is not compared with a running system.")
 
 
+class EqualSystem(ReplyModel):
+    """A system whose bits were equal in everything that was compared with it, deliberate divergences aside."""
+
+    system: str
+    package: str = Field(description="The package that was installed.")
+    versions: list[str] = Field(description="Its versions, oldest first.")
+
+
 @cache
 def facts() -> dict[str, Any]:
     """Return the contents of the file: date, seeds, divergences and rows."""
@@ -68,3 +76,18 @@ def conformance_of(kind: str, name: str) -> dict[str, Conformance]:
         for row in facts()["rows"]
         if (row["kind"], row["name"]) == (kind, name)
     }
+
+
+def systems_equal_to(kind: str, name: str) -> list[EqualSystem]:
+    """Return the systems and versions that a name equals in each of its operations that they were compared in."""
+    versions: dict[tuple[str, str], list[str]] = {}
+    for conformance in conformance_of(kind, name).values():
+        for each in conformance.compared:
+            package, _, version = each.version.partition(" ")
+            listed = versions.setdefault((each.system, package), [])
+            if version not in listed:
+                listed.append(version)
+    return [
+        EqualSystem(system=system, package=package, versions=sorted(listed))
+        for (system, package), listed in versions.items()
+    ]

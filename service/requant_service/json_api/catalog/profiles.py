@@ -23,7 +23,12 @@ from requant_service.http.openapi_operation import static_operation
 from requant_service.http.problems import error_response
 from requant_service.http.query import no_query
 from requant_service.http.responses import static_json
-from requant_service.json_api.catalog.conformance import Conformance, conformance_of
+from requant_service.json_api.catalog.conformance import (
+    Conformance,
+    EqualSystem,
+    conformance_of,
+    systems_equal_to,
+)
 
 router = APIRouter(tags=["catalogs"], dependencies=[Depends(no_query)])
 
@@ -156,6 +161,10 @@ class Profile(ReplyModel):
         default=ABSENT,
         description="By operation, what was compared with real systems. Absent from the list of profiles.",
     )
+    equals: list[EqualSystem] = Field(
+        default=ABSENT,
+        description="The systems and versions whose bits it has. Absent from the list of profiles.",
+    )
 
 
 class ProfileList(ReplyModel):
@@ -183,7 +192,9 @@ def profile_page(name: str) -> Profile:
 
 
 def _conforming_page(name: str) -> Profile:
-    return profile_page(name).model_copy(update={"conformance": conformance_of("profile", name)})
+    return profile_page(name).model_copy(
+        update={"conformance": conformance_of("profile", name), "equals": systems_equal_to("profile", name)}
+    )
 
 
 def _stated(rule: profiles.OperationRule | rules.ProductRule | rules.AddRule) -> dict[str, Any]:

@@ -205,6 +205,6 @@ def _dequantize(double: bool, size: int) -> Kernel:
 
 
 DEQUANTIZE: dict[tuple[bool, int], Kernel] = {
-    (double, size): _dequantize(double, size) for double in (False, True) for size in (2, 4)
+    (double, size): _dequantize(double, size) for double, size in ((False, 2), (False, 4), (True, 4))
 }
-"""The kernels, by whether the product is taken in f64, and by the bytes of an element of the target."""
+"""The kernels, by whether the product is taken in f64, as of f32 only, and by the bytes of an element of the target."""

@@ -1,0 +1,1 @@
+"""Tests of the watch on newer releases, without installing any."""

@@ -24,7 +24,9 @@ def test_the_table_names_the_profiles_that_cast() -> None:
 
 def test_the_table_of_roundings() -> None:
     """A cell that is empty is a rounding that the profile has for no format; one that says so has it for some."""
-    rows = [row for row in page_table("casts.md", "Every rounding") if row[0] in {f"`{rounding}`" for rounding in Rounding}]
+    rows = [
+        row for row in page_table("casts.md", "Every rounding") if row[0] in {f"`{rounding}`" for rounding in Rounding}
+    ]
     assert [row[0] for row in rows] == [f"`{each}`" for each in PROFILES["ofp8"].cast_rule().roundings_to("f8E5M2")]
     for name, *cells in rows:
         for profile, cell in zip(floats.PROFILES, cells, strict=True):

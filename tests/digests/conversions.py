@@ -203,9 +203,7 @@ def cast_cases() -> Iterator[Case]:
                     yield from _widening(profile.name, target, source)
 
 
-def _narrowing(
-    profile: str, source: str, target: str, roundings: tuple[Rounding | None, ...]
-) -> Iterator[Case]:
+def _narrowing(profile: str, source: str, target: str, roundings: tuple[Rounding | None, ...]) -> Iterator[Case]:
     inputs = _cast_inputs(source, target)
     for saturate in (None, False, True):
         for rounding in roundings:

@@ -50,7 +50,7 @@ from requant.kernels.statistics.torch_histogram import torch_histc, torch_linspa
 from requant.mlir import parse_storage, parse_type
 from requant.mlir.types import TensorType
 from requant.plan.plan import Conversion, Plan, dense_width, pack, unpack
-from requant.profiles import PROFILES, Operation, Rounding
+from requant.profiles import PROFILES, Operation
 from requant.profiles.rule import Accumulator, SumOverflow
 from requant.schemes import SCHEMES
 

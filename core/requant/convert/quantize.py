@@ -28,7 +28,6 @@ from requant.plan.plan import Plan
 from requant.profiles import Operation, OperationRule, Rounding, profile_named
 from requant.profiles.rule import NanResult
 
-
 CHOSEN_ROUNDINGS = (*ROUNDINGS, Rounding.ODD)
 """The roundings that can replace the profile's, to integers or to floats."""
 
@@ -153,10 +152,11 @@ def plan_quantize(
     """Plan x -> q. `input_type`: a static tensor of floats. `output_type`: a uniform type, or a float of at most 16
     bits, bare or of the same shape.
 
-    `rounding`, `nan` and `saturate` replace the profile's; `seed` is that of stochastic rounding, in which `random_bits`
-    of the 32 bits that are drawn for an element count, where it is cast to a float. Without `zero_point_given` a rule that adds the zero point of small floats, 0, does not. `more_expressed` are taken besides
-    those of the profile's rule, for integers. `block_axis` is the axis that blocks lie along, which the type does not
-    say where all of them have one element; by default then the last one.
+    `rounding`, `nan` and `saturate` replace the profile's; `seed` is that of stochastic rounding. In a cast,
+    `random_bits` of the 32 bits that it draws for an element count. Without `zero_point_given` a rule that adds the
+    zero point of small floats, 0, does not. `more_expressed` are taken besides those of the profile's rule, for
+    integers. `block_axis` is the axis that blocks lie along, which the type does not say where all of them have one
+    element; by default then the last one.
     Scales that are not `constant_scales` are known to the real system at run time only, so that it leaves none out.
 
     Raise UnknownNameError, UnsupportedError or TypeFitError, as `requant.plan.operands` says, and ParameterError for a

@@ -7,8 +7,7 @@ Where nothing is proven, there are no steps (None).
 of monotone steps:
 
 - NEAREST_UP: floor((v*m + 2^(s-1)) / 2^s) is one product and one rounding; NEAREST_AWAY, NEAREST_EVEN, FLOOR and ODD
-  are the same with another rounding: with ties away from
-  zero, which is a rounding that never falls.
+  are the same with another rounding, none of which ever falls.
 - DOUBLE: product, rounding, saturation at 2^31 - 1, rounding. But v * 2^left wraps: it is monotone between two wraps.
   DOUBLE_UP likewise.
 - TOSA_DOUBLE: 2^30 is added for v >= 0 and subtracted for v < 0: v*m plus something that never falls, as m >= 0.
@@ -26,10 +25,10 @@ they end. A profile without a scheme dequantizes and quantizes: the steps of bot
     x / s, x * r or fma(x, r, z);  rounded;  + z, rounded;  rounded to an integer;  + z;  clamped
 
 With a scale, a reciprocal and so on above 0, as all types have them, x / s, x * r and fma rise with x, also rounded to
-f32, f64, f16 or bf16, or twice; so do an addition, every rounding to an integer that depends on nothing but the number,
-and a clamp; casts in any rounding but a stochastic one, too. Subnormal x that are taken for 0 never fall. So all of it is monotone; what is not are two ways of overflow
-(`requant.formats.rules.Overflow`): INDEFINITE is -2^31 on both sides of int32, and the sum with the zero point may
-wrap. They are monotone in pieces, as the steps say. UNDEFINED is an interval outside of which there is no result.
+f32, f64, f16 or bf16, or twice; so do an addition, every rounding to an integer or a float that depends on nothing but
+the number, and a clamp. Subnormal x that are taken for 0 never fall. So all of it is monotone; what is not are two ways
+of overflow (`requant.formats.rules.Overflow`): INDEFINITE is -2^31 on both sides of int32, and the sum with the zero
+point may wrap. They are monotone in pieces, as the steps say. UNDEFINED is an interval outside of which there is no result.
 
 Not monotone, or not proven to be, and without steps (None): stochastic rounding, whose result depends on the place of
 an element; a factor of 0 or infinity, with which infinities and zeros become NaN; tables of values (quantiles), whose

@@ -75,9 +75,7 @@ def power_of_ten(exponent: int) -> int:
     return int(10**exponent)
 
 
-def round_exactly(
-    number: Fraction, element: FloatElement, to_integer: Callable[[Fraction], int] = round
-) -> Fraction:
+def round_exactly(number: Fraction, element: FloatElement, to_integer: Callable[[Fraction], int] = round) -> Fraction:
     """Return `number` rounded to a number of `element`, as if its exponents never ended: to the nearest, ties to even,
     or as `to_integer` rounds it in units of its last place."""
     if number == 0:

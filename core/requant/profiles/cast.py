@@ -13,9 +13,9 @@ from enum import StrEnum
 from requant.formats.rounding import Rounding
 
 FORMULA = (
-    "e = max(floor(log2 |x|), 1 - bias); q = RNE(|x| / 2^(e - m)), or as the rounding says; magnitude code = ((e + bias) << m) + q - 2^m, the "
-    "sign in the bit above; overflow where that is beyond the code of the largest finite value. Underflow to zero "
-    "keeps the sign where the format has -0. From small floats: exact to f32 and f64, the same to f16 and bf16."
+    "e = max(floor(log2 |x|), 1 - bias); q = RNE(|x| / 2^(e - m)), or by the rounding that is chosen; magnitude code = "
+    "((e + bias) << m) + q - 2^m, the sign in the bit above; overflow where that is beyond the code of the largest "
+    "finite value. Underflow to zero keeps the sign where the format has -0. From small floats: exact to f32 and f64, the same to f16 and bf16."
 )
 """Of every cast but those to f8E8M0FNU. m is the number of mantissa bits."""
 
@@ -122,11 +122,11 @@ class NanTail:
 class CastRule:
     """How one authority casts between floats. The first fields say it to people, the others to plans.
 
-    `formats` are the floats of at most 16 bits that it has, and f32, which it casts to from f64; `sources` those that it
+    `formats` are the floats of at most 16 bits that it has, and f32 if it casts f64 to it; `sources` those that it
     casts from. `chosen_saturation` lists the formats for which a request may replace `overflow` by saturating or
     non-saturating. `roundings` are those that a request may choose from, the default first, by target, or under "" for
-    the rest. `nans` says which NaN by "source target", by target,
-    or under "" for the rest; `nan_tails`, by "source target", what NaN gives at the end of a tensor instead.
+    the rest. `nans` says which NaN by "source target", by target, or under "" for the rest; `nan_tails`, by
+    "source target", what NaN gives at the end of a tensor instead.
     `finite_infinity_zero`: infinities become zero in f4 and f6. `through_f16` rounds an f32 to f16 first and loses the
     sign of -0. `f64_once` lists the formats to which an f64 is rounded once; to the others it goes by way of f32.
     `slips` holds by format when not saturating. `scale` and `scale_range` are for f8E8M0FNU.

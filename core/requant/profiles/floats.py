@@ -84,8 +84,8 @@ SOFTFLOAT = _casts_only(
         authority="SoftFloat",
         saturation=f"overflow and infinity give infinity, but {_INWARD}, as does one rounded to odd",
         nan="the default NaN, without sign: the highest mantissa bit only",
-        notes="Rounding: near_even, near_maxMag, minMag, min, max and odd, in this order. From f64 to bf16 and from f16 "
-        "to bf16 and back there is no function. Other specializations differ in NaN alone.",
+        notes="Rounding: near_even, near_maxMag, minMag, min, max and odd, in this order. There is no function from "
+        "f64 to bf16, and none between f16 and bf16. Other specializations differ in NaN alone.",
         formats=_SOFTFLOAT_FORMATS,
         overflow=FloatOverflow.NON_SATURATING,
         roundings={"": (*_IEEE, _ODD)},
@@ -130,9 +130,8 @@ PTX = _casts_only(
         saturation="to at most 8 bits overflow and infinity give the largest value with the sign (.satfinite, which is "
         f"mandatory there); else infinity, but {_INWARD}, and with saturate=true (.satfinite) the largest value",
         nan="a NaN without sign, all mantissa bits; f4 and f6: the largest value, without sign",
-        notes="Rounding: .rn; to f16 and f32 also .rz, .rm and .rp, to bf16 .rz. There is no instruction from f64 to bf16 "
-        "or to 8 bits and fewer. Stochastic rounding (.rs) is left out: which of the 32 random bits an element takes is "
-        "not compared with anything.",
+        notes="Rounding: .rn; to f16 and f32 also .rz, .rm and .rp, to bf16 .rz. There is no instruction from f64 to "
+        "bf16 or to 8 bits and fewer. Stochastic rounding (.rs) is left out: it was not compared with anything.",
         formats=_PTX_FORMATS,
         overflow=FloatOverflow.SATURATING,
         chosen_saturation=("f16", "bf16"),

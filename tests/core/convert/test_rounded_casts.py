@@ -47,7 +47,7 @@ def value_of(name: str, code: int) -> float:
 
 @cache
 def samples(source: str, target: str) -> Array:
-    """What is cast: of 16 bits everything, else numbers of the format, thirds between them and ties, with neighbours."""
+    """What is cast: of 16 bits everything, else numbers of the format, ties and quarters, with their neighbours."""
     if source in ("f16", "bf16"):
         return sixteen_bits().view("<f2") if source == "f16" else sixteen_bits()
     rng = np.random.default_rng(43)

@@ -116,9 +116,7 @@ def test_ofp8(target: str, rounding: Rounding) -> None:
     comparison.finish(1_000_000 if EXHAUSTIVE else 100_000)
 
 
-def narrowed_by(
-    name: str, data: Array, source: str, target: str, rounding: Rounding, saturate: bool | None
-) -> Array:
+def narrowed_by(name: str, data: Array, source: str, target: str, rounding: Rounding, saturate: bool | None) -> Array:
     """Our answer, with the random bits that gfloat gets."""
     random = {"seed": SEED, "random_bits": 8} if rounding is Rounding.STOCHASTIC else {}
     return narrowed(data, source, target, name, saturate=saturate, rounding=rounding, **random)

@@ -38,7 +38,7 @@ STEP = 1 if EXHAUSTIVE else 23
 
 
 def converted(data: Array, source: str, target: str, rounding: Rounding) -> Array:
-    """What SoftFloat makes of floats: their bits. Its types are structures of one integer, which are passed as it is."""
+    """What SoftFloat makes of floats: their bits. Its types are structures of one integer, and passed like it."""
     library = ctypes.CDLL(core.__file__)
     ctypes.c_uint8.in_dll(library, "softfloat_roundingMode").value = MODES[rounding]
     function = getattr(library, f"{source}_to_{target}")

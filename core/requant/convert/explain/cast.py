@@ -159,9 +159,7 @@ class FloatCodes:
     def _overflow(self, working: Working, symbol: str, code: int, formula: str = "") -> None:
         self._add(working, StepKind.OVERFLOW, symbol, code, formula)
 
-    def _add(
-        self, working: Working, step: StepKind, symbol: str, code: int, formula: str = "", **more: Any
-    ) -> None:
+    def _add(self, working: Working, step: StepKind, symbol: str, code: int, formula: str = "", **more: Any) -> None:
         """Add the step to a code. A NaN of f16 and bf16 has no bits there: explanations do not tell NaNs apart."""
         text = code_text(self.format, code)
         if self.format.width <= 8 or text != "NaN":

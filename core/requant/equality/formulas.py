@@ -28,7 +28,8 @@ With a scale, a reciprocal and so on above 0, as all types have them, x / s, x *
 f32, f64, f16 or bf16, or twice; so do an addition, every rounding to an integer or a float that depends on nothing but
 the number, and a clamp. Subnormal x that are taken for 0 never fall. So all of it is monotone; what is not are two ways
 of overflow (`requant.formats.rules.Overflow`): INDEFINITE is -2^31 on both sides of int32, and the sum with the zero
-point may wrap. They are monotone in pieces, as the steps say. UNDEFINED is an interval outside of which there is no result.
+point may wrap. They are monotone in pieces, as the steps say. UNDEFINED is an interval outside of which there is no
+result.
 
 Not monotone, or not proven to be, and without steps (None): stochastic rounding, whose result depends on the place of
 an element; a factor of 0 or infinity, with which infinities and zeros become NaN; tables of values (quantiles), whose

@@ -15,7 +15,8 @@ from requant.formats.rounding import Rounding
 FORMULA = (
     "e = max(floor(log2 |x|), 1 - bias); q = RNE(|x| / 2^(e - m)), or by the rounding that is chosen; magnitude code = "
     "((e + bias) << m) + q - 2^m, the sign in the bit above; overflow where that is beyond the code of the largest "
-    "finite value. Underflow to zero keeps the sign where the format has -0. From small floats: exact to f32 and f64, the same to f16 and bf16."
+    "finite value. Underflow to zero keeps the sign where the format has -0. From small floats: exact to f32 and f64, "
+    "the same to f16 and bf16."
 )
 """Of every cast but those to f8E8M0FNU. m is the number of mantissa bits."""
 

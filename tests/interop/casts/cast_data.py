@@ -113,7 +113,7 @@ def narrowed(
     profile: str,
     saturate: bool | None = None,
     rounding: Rounding | None = None,
-    **random: int,
+    **random: Any,
 ) -> Array:
     """Our answer, as codes. `random`: seed and random_bits of stochastic rounding."""
     plan = plan_quantize(

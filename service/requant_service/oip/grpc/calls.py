@@ -64,6 +64,8 @@ _MAX_WATCHES = 16
 # How much more is reserved than has come.
 _GROWTH = 4
 _MIN_GROWTH = 256 << 10
+# What is reserved for a whole message of which little has come, as long as half of the budget is free.
+_MAX_WHOLE = 4 << 20
 # Of the places for messages that wait for memory, a connection has as many as if there were so many connections.
 _WAITING_CONNECTIONS = 8
 
@@ -391,7 +393,13 @@ class Call(Stream):
         return self._task is not None
 
     def _capacity(self, come: int) -> int:
-        """Return how much of the message may be received, of which something has come."""
+        """Return how much of the message may be received, of which something has come.
+
+        Each time that it grows, the client waits for a window. Clients that only state lengths hold half of the budget.
+        """
+        budget = self.calls.running.memory_budget
+        if self._length <= _MAX_WHOLE and 2 * (budget.reserved + self._length) <= budget.budget:
+            return self._length
         floor = _MIN_GROWTH if 2 * come >= INITIAL_WINDOW else 0
         return min(self._length, max(_GROWTH * come, floor))
 

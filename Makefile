@@ -64,6 +64,7 @@ tests/interop/llama_cpp/install
 tests/interop/schemes/gemmlowp/install
 tests/interop/schemes/from_source/install
 tests/interop/hardware/install
+tests/interop/riscv/install
 endef
 
 define live
@@ -189,7 +190,7 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(ONNXRUNTIME_1_32) $(VENV)-generators $(VENV)-clients $(VENV)-browser $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-workers $(VENV)-docs $(VENV)-torch-* .llama-cpp .gemmlowp .from-source .iverilog .conformance .drift .arm64 .digests site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(ONNXRUNTIME_1_32) $(VENV)-generators $(VENV)-clients $(VENV)-browser $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-workers $(VENV)-docs $(VENV)-torch-* .llama-cpp .gemmlowp .from-source .qemu-riscv .iverilog .conformance .drift .arm64 .digests site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:

@@ -25,6 +25,7 @@ def explain_quantize(
     rounding: str | None = ...,
     nan: Literal['profile', 'error', 'lowest', 'zero_point'] = ...,
     seed: int = ...,
+    random_bits: int | None = ...,
     saturate: bool | None = ...,
     calibration: Mapping[str, Any] | None = ...,
     error: bool = ...,
@@ -42,8 +43,9 @@ def explain_quantize(
     rounding: Replaces the profile's rounding.
     nan: The result of NaN. One of profile, error, lowest, zero_point.
     seed: Seed of stochastic rounding.
-    saturate: Whether values beyond the largest value of an 8-bit float saturate to it. Only for profiles whose `casts`
-    offer the choice; their default is true.
+    random_bits: How many random bits stochastic rounding to a float takes. Default: 32.
+    saturate: Whether values beyond the largest value of a float saturate to it. Only for profiles whose `casts` offer
+    the choice, which say what their default is.
     calibration: How to derive the scales that output_type leaves open. Default: method min_max. Members: symmetric,
     narrow, reduced, power_of_two, preserve_sparsity, minimum_real_range, epsilon, method, scheme, granularity, axis,
     block_sizes, averaging_constant, percentile, magnitudes, bins, quantized_bins, first_bins, candidates, profile,
@@ -65,6 +67,7 @@ def explain_quantize(
     rounding: str | None = ...,
     nan: Literal['profile', 'error', 'lowest', 'zero_point'] = ...,
     seed: int = ...,
+    random_bits: int | None = ...,
     saturate: bool | None = ...,
     calibration: Mapping[str, Any] | None = ...,
     error: bool = ...,
@@ -187,8 +190,8 @@ def vectors(
     scheme: requantize: Replaces the profile's scheme; accepts all integer types.
     rounding: quantize: Replaces the profile's rounding. Not stochastic.
     nan: quantize: The result of NaN. Default: profile. One of profile, error, lowest, zero_point.
-    saturate: quantize: Whether values beyond the largest value of an 8-bit float saturate to it. Only for profiles
-    whose `casts` offer the choice; their default is true.
+    saturate: quantize: Whether values beyond the largest value of a float saturate to it. Only for profiles whose
+    `casts` offer the choice, which say what their default is.
     input_zp: tosa.RESCALE. Default: 0 if multipliers are given, else several values are generated.
     output_zp: tosa.RESCALE. Default: 0 if multipliers are given, else several values are generated.
     scale32: tosa.RESCALE: whether multipliers have 32 bits. Default: true.

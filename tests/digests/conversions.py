@@ -12,10 +12,12 @@ from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import plan_quantize
 from requant.convert.small_floats import SMALL_FLOATS, decode_table
 from requant.errors import RequantError
+from requant.formats.elements import FLOATS
 from requant.formats.rounding import Rounding
 from requant.mlir.types import TensorType
 from requant.plan.plan import Plan
 from requant.profiles import PROFILES, Operation, Profile
+from requant.profiles.cast import FINITE, FiniteNan
 from tests.digests.cases import Array, Case, Found, converted, element_type, lengths_of, number, tensor
 from tests.digests.patterns import ELEMENTS, SHAPE, any_f32, integers, reals, specials, words
 
@@ -191,15 +193,20 @@ def cast_cases() -> Iterator[Case]:
         if profile.casts is None:
             continue
         for target in profile.casts.formats:
+            if profile.casts.finite_nan is FiniteNan.ERROR and target in FINITE:
+                # NaN is among all inputs.
+                continue
+            roundings = (None, *profile.casts.roundings_to(target)[1:])
             for source in profile.casts.sources:
-                yield from _narrowing(profile.name, source, target)
-                yield from _widening(profile.name, target, source)
+                yield from _narrowing(profile.name, source, target, roundings)
+                if target in SMALL_FLOATS:
+                    yield from _widening(profile.name, target, source)
 
 
-def _narrowing(profile: str, source: str, target: str) -> Iterator[Case]:
+def _narrowing(profile: str, source: str, target: str, roundings: tuple[Rounding | None, ...]) -> Iterator[Case]:
     inputs = _cast_inputs(source, target)
     for saturate in (None, False, True):
-        for rounding in (None, Rounding.FLOOR, Rounding.CEILING, Rounding.NEAREST_UP):
+        for rounding in roundings:
             try:
                 plan = plan_quantize(
                     tensor(source, inputs.shape), element_type(target), profile, saturate=saturate, rounding=rounding
@@ -229,7 +236,7 @@ def _cast_inputs(source: str, target: str) -> Array:
     what is special, and random bits."""
     if source in ("f16", "bf16"):
         return np.arange(1 << 16, dtype=np.uint16)
-    if SMALL_FLOATS[target].width > 8:
+    if FLOATS[target].width > 8:
         near = specials(source)
     else:
         values = decode_table(target)

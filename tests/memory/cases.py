@@ -257,6 +257,19 @@ def cast(rng: Rng) -> None:
     run_plan(rng, plan, reals(rng, prod(shape), expressed))
 
 
+def rounded_cast(rng: Rng) -> None:
+    profile = PROFILES[str(rng.choice(["ofp8", "gfloat", "softfloat", "riscv", "ptx"]))]
+    rule = profile.cast_rule()
+    target = str(rng.choice(rule.formats))
+    rounding = Rounding(str(rng.choice([str(each) for each in rule.roundings_to(target)])))
+    expressed = "f64" if target == "f32" else str(rng.choice(rule.sources))
+    shape = shape_of(rng)
+    random_bits = int(rng.integers(1, 33)) if rounding is Rounding.STOCHASTIC else None
+    source = tensor_type(shape, expressed)
+    plan = plan_quantize(source, parse_type(target), profile.name, rounding=rounding, seed=5, random_bits=random_bits)
+    run_plan(rng, plan, reals(rng, prod(shape), expressed))
+
+
 def _codes(rng: Rng, plan: Plan) -> Array:
     if plan.input_dtype.kind not in "iu":
         return reals(rng, plan.elements, {2: "f16", 4: "f32", 8: "f64"}[plan.input_dtype.itemsize])
@@ -627,6 +640,7 @@ CASES: Mapping[str, Case] = {
         quantize,
         quantize_natively,
         cast,
+        rounded_cast,
         dequantize,
         short_rows,
         quantiles,

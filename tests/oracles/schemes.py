@@ -92,6 +92,17 @@ def factor(scheme: str, scale_in: float, other: float | None, scale_out: float) 
     return a * b / c
 
 
+def _of_vnclip(d: float) -> Derived | None:
+    """31 bits, then as few as m needs."""
+    if d == 0:
+        return Derived(0, 0, 0)
+    m, e = significand(d, 31)
+    shift = 31 - e
+    while m % 2 == 0 and shift > 0:
+        m, shift = m // 2, shift - 1
+    return Derived(m, shift, shift) if 0 <= shift <= 62 and 0 < m < 2**31 else None
+
+
 def derive(scheme: str, d: float) -> Derived | None:
     """The multiplier and shift of a factor, None where the scheme has none."""
     if scheme in ("litert_float",):
@@ -104,6 +115,8 @@ def derive(scheme: str, d: float) -> Derived | None:
         return _xnnpack(scheme, d)
     if scheme == "fbgemm_fixed_point":
         return _fbgemm(d)
+    if scheme.startswith("vnclip"):
+        return _of_vnclip(d)
     if scheme.startswith("tosa"):
         m, shift = oracle.tosa_multiplier(d, 16 if "scale16" in scheme else 32)
         return None if shift < 2 else Derived(m, shift, shift)
@@ -267,6 +280,21 @@ def _up(v: int, m: int, shift: int) -> int:
     return up(v * m, shift)
 
 
+def _vnclip(rounded_off: Callable[[int, int], int]) -> Scale:
+    """roundoff of the product, as the vector chapter of the RISC-V manual tables it: (v >> d) + r."""
+
+    def scale(v: int, m: int, shift: int) -> int | None:
+        width = 62 - m.bit_length()
+        return rounded_off(v * m, shift) if -(2**width) <= v < 2**width else None
+
+    return scale
+
+
+def _increment_to_even(p: int, d: int) -> int:
+    """r = v[d-1] & (v[d-2:0] != 0 | v[d])."""
+    return (p >> (d - 1) & 1) & int(p & ((1 << (d - 1)) - 1) != 0 or p >> d & 1)
+
+
 SCALED: dict[str, Scale] = {
     "litert": _double,
     "litert_emulate_float": _double,
@@ -288,6 +316,10 @@ SCALED: dict[str, Scale] = {
     "fbgemm": _f32,
     "fbgemm_fixed_point": _within(31, _up),
     "onnxruntime": _f32,
+    "vnclip_rnu": _vnclip(lambda p, d: (p >> d) + (p >> (d - 1) & 1 if d else 0)),
+    "vnclip_rne": _vnclip(lambda p, d: (p >> d) + (_increment_to_even(p, d) if d else 0)),
+    "vnclip_rdn": _vnclip(lambda p, d: p >> d),
+    "vnclip_rod": _vnclip(lambda p, d: (p >> d) + (not (p >> d) & 1 and p & ((1 << d) - 1) != 0)),
     "tosa": lambda v, m, shift: up(v * m, shift) if _value32(v, shift) else None,
     "tosa_double_round": lambda v, m, shift: (
         oracle.tosa_rescale(v, m, shift, double=True) if _value32(v, shift) else None
@@ -303,7 +335,7 @@ MERGED = ("onnx_reference", "stablehlo")
 
 _ANY_VALUE = ("litert_float", "xnnpack_fp32", "fbgemm", "onnxruntime", *MERGED)
 _WRAPPING = ("litert", "litert_emulate_float", "litert_single_rounding", "litert_int64", "arm_vector")
-_EXACT_SUMS = {name for name in SCALED if name.startswith(("ethos_u", "fbgemm", "onnx", "xnnpack"))} | {
+_EXACT_SUMS = {name for name in SCALED if name.startswith(("ethos_u", "fbgemm", "onnx", "vnclip", "xnnpack"))} | {
     "litert_float",
     "tosa_inexact_round",
 }

@@ -67,6 +67,7 @@ def quantize(
     rounding: str | None = None,
     nan: str = NanPolicy.PROFILE,
     seed: int = 0,
+    random_bits: int | None = None,
     saturate: bool | None = None,
     return_report: bool = False,
 ) -> Array | tuple[Array, Report]:
@@ -76,8 +77,9 @@ def quantize(
     x: floats of the type that `output_type` expresses; a list becomes f32.
     output_type: a quantized type in MLIR syntax, or a float of at most 16 bits, which is a cast.
     rounding: replaces the profile's, such as `nearest_even` or `stochastic`, of which `seed` is the seed.
+    random_bits: how many random bits it takes in a cast, 1 to 32; by default all that are drawn, 32.
     nan: the result of NaN: `profile`, `error`, `lowest` or `zero_point`.
-    saturate: whether casts to 8-bit floats saturate, where the profile leaves the choice.
+    saturate: whether casts to floats saturate, where the profile leaves the choice.
     return_report: also return the `Report` with the counts of saturated elements and NaN.
 
     Numbers of 8, 16 or 32 bits have their own dtype, others the next wider one (i4 is int8). Small floats and bf16 are
@@ -100,6 +102,7 @@ def quantize(
         "rounding": None if rounding is None else rounding_named(rounding),
         "nan": entry_named(_NAN_POLICIES, nan, "NaN policy"),
         "seed": seed,
+        "random_bits": random_bits,
         "saturate": saturate,
     }
     input_type = TensorType(array.shape, element_of(array.dtype))

@@ -1,4 +1,4 @@
-"""Casts between floats that are not quantized, to or from a float of at most 16 bits (`requant.profiles.cast`)."""
+"""Casts between floats that are not quantized (`requant.profiles.cast`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from requant.convert.float_encoding import Encoder, ScaleEncoder, encoder
+from requant.convert.float_encoding import AnyEncoder, encoder
 from requant.convert.small_floats import SMALL_FLOATS, decode, decoder, has_decoder
 from requant.errors import UnsupportedError, error_side, excerpt
 from requant.formats.elements import FloatElement
@@ -28,8 +28,8 @@ class CastPlan(Plan):
     From element `tail_start` on the encoder is `tail`, where there is one.
     """
 
-    encoder: Encoder | ScaleEncoder | None
-    tail: Encoder | ScaleEncoder | None = None
+    encoder: AnyEncoder | None
+    tail: AnyEncoder | None = None
     tail_start: int = 0
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
@@ -77,13 +77,15 @@ def _float(tensor: TensorType, side: str, supported: tuple[str, ...], authority:
     return element
 
 
+def _check_differs(source: FloatElement, target: FloatElement) -> None:
+    if source == target:
+        raise UnsupportedError(f"the input has elements of {source.name} already; nothing is to be cast")
+
+
 def _plan(
     profile: str, input_type: TensorType, output_type: TensorType, source: FloatElement, target: FloatElement,
-    encoder: Encoder | ScaleEncoder | None,
+    encoder: AnyEncoder | None,
 ) -> CastPlan:  # fmt: skip
-    if source == target:
-        with error_side("output"):
-            raise UnsupportedError(f"the input has elements of {source.name} already; nothing is to be cast")
     return CastPlan(
         profile=profile,
         rounding=Rounding.NEAREST_EVEN if encoder is None else encoder.rounding,
@@ -103,19 +105,35 @@ def plan_narrowing(
     *,
     rounding: Rounding | None = None,
     saturate: bool | None = None,
+    seed: int = 0,
+    random_bits: int | None = None,
     refuses_nan: bool = False,
 ) -> CastPlan:
-    """Plan a cast of f16, bf16, f32 or f64 to a float of at most 16 bits. Both types are bound to one shape.
+    """Plan a cast of f16, bf16, f32 or f64 to a float of at most 16 bits, or of f64 to f32. Both types are bound to one
+    shape.
 
-    `rounding` and `saturate` replace the profile's, where it leaves the choice; `refuses_nan` makes NaN an error. Raise
-    UnknownNameError, or UnsupportedError where the profile has no such cast.
+    `rounding` and `saturate` replace the profile's, where it leaves the choice; `seed` and `random_bits` are those of
+    stochastic rounding; `refuses_nan` makes NaN an error. Raise UnknownNameError, UnsupportedError where the profile
+    has no such cast, or ParameterError.
     """
     rule = profile_named(profile).cast_rule()
     with error_side("input"):
         source = _float(input_type, "input", rule.sources, rule.authority)
     with error_side("output"):
         target = _float(output_type, "output", rule.formats, rule.authority)
-        chosen = encoder(rule, target.name, source.name, rounding=rounding, saturate=saturate, refuses_nan=refuses_nan)
+        _check_differs(source, target)
+        if target.width > _NARROW and source.width <= target.width:
+            raise UnsupportedError(f"{source.name} is not cast to {target.name}, only f64 is")
+        chosen = encoder(
+            rule,
+            target.name,
+            source.name,
+            rounding=rounding,
+            saturate=saturate,
+            seed=seed,
+            random_bits=random_bits,
+            refuses_nan=refuses_nan,
+        )
     plan = _plan(profile, input_type, output_type, source, target, chosen)
     conversion = f"{source.name} {target.name}"
     last = rule.nan_tails.get(conversion)
@@ -138,10 +156,11 @@ def plan_widening(input_type: TensorType, output_type: TensorType, profile: str)
     """
     rule: CastRule = profile_named(profile).cast_rule()
     with error_side("input"):
-        source = _float(input_type, "input", rule.formats, rule.authority)
+        narrow = tuple(name for name in rule.formats if name in SMALL_FLOATS)
+        source = _float(input_type, "input", narrow, rule.authority)
     with error_side("output"):
-        target = _float(output_type, "output", rule.sources, rule.authority)
-    narrow = target.name in SMALL_FLOATS
-    return _plan(
-        profile, input_type, output_type, source, target, encoder(rule, target.name, source.name) if narrow else None
-    )
+        wide = tuple(name for name in rule.sources if name in rule.formats or name not in SMALL_FLOATS)
+        target = _float(output_type, "output", wide, rule.authority)
+        _check_differs(source, target)
+    chosen = encoder(rule, target.name, source.name) if target.name in SMALL_FLOATS else None
+    return _plan(profile, input_type, output_type, source, target, chosen)

@@ -28,10 +28,13 @@ from requant.plan.plan import Plan
 from requant.profiles import Operation, OperationRule, Rounding, profile_named
 from requant.profiles.rule import NanResult
 
+CHOSEN_ROUNDINGS = (*ROUNDINGS, Rounding.ODD)
+"""The roundings that can replace the profile's, to integers or to floats."""
+
 
 def rounding_named(name: str) -> Rounding:
     """Return the rounding of that name, or raise UnknownNameError listing those that quantize accepts."""
-    return entry_named({str(rounding): rounding for rounding in ROUNDINGS}, name, "rounding")
+    return entry_named({str(rounding): rounding for rounding in CHOSEN_ROUNDINGS}, name, "rounding")
 
 
 class NanPolicy(StrEnum):
@@ -139,6 +142,7 @@ def plan_quantize(
     rounding: Rounding | None = None,
     nan: NanPolicy = NanPolicy.PROFILE,
     seed: int = 0,
+    random_bits: int | None = None,
     saturate: bool | None = None,
     zero_point_given: bool = True,
     more_expressed: tuple[str, ...] = (),
@@ -148,10 +152,11 @@ def plan_quantize(
     """Plan x -> q. `input_type`: a static tensor of floats. `output_type`: a uniform type, or a float of at most 16
     bits, bare or of the same shape.
 
-    `rounding`, `nan` and `saturate` replace the profile's; `seed` is that of stochastic rounding. Without
-    `zero_point_given` a rule that adds the zero point of small floats, 0, does not. `more_expressed` are taken besides
-    those of the profile's rule, for integers. `block_axis` is the axis that blocks lie along, which the type does not
-    say where all of them have one element; by default then the last one.
+    `rounding`, `nan` and `saturate` replace the profile's; `seed` is that of stochastic rounding. In a cast,
+    `random_bits` of the 32 bits that it draws for an element count. Without `zero_point_given` a rule that adds the
+    zero point of small floats, 0, does not. `more_expressed` are taken besides those of the profile's rule, for
+    integers. `block_axis` is the axis that blocks lie along, which the type does not say where all of them have one
+    element; by default then the last one.
     Scales that are not `constant_scales` are known to the real system at run time only, so that it leaves none out.
 
     Raise UnknownNameError, UnsupportedError or TypeFitError, as `requant.plan.operands` says, and ParameterError for a
@@ -163,7 +168,18 @@ def plan_quantize(
     bound = bound_output(input_type, output_type)
     if isinstance(bound.element, FloatElement):
         refuses_nan = _refuses_nan(nan, bound.element.name)
-        return plan_narrowing(input_type, bound, profile, rounding=rounding, saturate=saturate, refuses_nan=refuses_nan)
+        return plan_narrowing(
+            input_type,
+            bound,
+            profile,
+            rounding=rounding,
+            saturate=saturate,
+            seed=seed,
+            random_bits=random_bits,
+            refuses_nan=refuses_nan,
+        )
+    if random_bits is not None:
+        raise UnsupportedError("random_bits are for casts to floats; integers take all 32", pointer="/random_bits")
     resolved = quantize_rule(
         input_type,
         bound,

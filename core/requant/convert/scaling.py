@@ -159,6 +159,8 @@ _ESTIMATE, _ROUNDINGS = 1 + 1e-6, 2.0
 _TWICE = (FixedPointRule.DOUBLE, FixedPointRule.DOUBLE_UP, FixedPointRule.TOSA_DOUBLE)
 """The rules with 2^30 before the last rounding."""
 _NUDGED = (FixedPointRule.DOUBLE, FixedPointRule.TOSA_DOUBLE)
+_GENERAL = (FixedPointRule.NEAREST_EVEN, FixedPointRule.FLOOR, FixedPointRule.ODD)
+"""The rules that the fast kernel does not have."""
 
 
 def _fixed_point_is_defined(stage: FixedPoint, factors: Array, shifts: Array, widths: Array, sides: Sides) -> bool:
@@ -178,7 +180,9 @@ def sum_rule(stage: FixedPoint, sides: Sides) -> Sum:
 
 
 def _fast_fixed_point(stage: FixedPoint, factors: Array, shifts: Array, sides: Sides) -> Application | None:
-    """Return the fast kernel, or None where its arithmetic is not proved to be exact."""
+    """Return the fast kernel, or None where it has no such rule or its arithmetic is not proved to be exact."""
+    if stage.rule in _GENERAL:
+        return None
     twice = stage.rule in _TWICE
     if not twice:
         # With one rounding only the quotient counts; a short multiplier leaves room for a longer shift.

@@ -34,6 +34,8 @@ _NUMBERS: Mapping[str, int] = {
     "encode": 7,
     "nan": 6,
 }
+_OTHER = 3
+"""What may follow the numbers of `encode`: a way to round, and the codes of an overflow and an infinity below zero."""
 _POSITIVE_LAST = ("add", "multiply", "flush")
 # No format and no rule has larger ones: a certificate that is read may come from anybody.
 _LARGEST_NUMBER = 1 << 2200
@@ -142,20 +144,28 @@ def _integer(value: Any, largest: int = _LARGEST_NUMBER) -> int:
     return value
 
 
+def _check_way(way: Any) -> None:
+    if way not in WAYS:
+        raise ValueError(f"{str(way)[:40]} is no way to round")
+
+
 def _read_steps(steps: Any) -> Steps:
     """Return the steps of a formula. Raise ValueError for what is none."""
     if len(steps) > _MAX_STEPS:
         raise ValueError(f"a formula has at most {_MAX_STEPS} steps")
     read = []
     for name, *numbers in steps:
-        if len(numbers) != _NUMBERS[name]:
+        integers = numbers
+        if name == "encode" and len(numbers) == _NUMBERS[name] + _OTHER:
+            _check_way(numbers[_NUMBERS[name]])
+            integers = numbers[: _NUMBERS[name]] + numbers[_NUMBERS[name] + 1 :]
+        elif len(numbers) != _NUMBERS[name]:
             raise ValueError(f"the step {name} has {_NUMBERS[name]} numbers")
         if name == "integer":
-            if numbers[0] not in WAYS:
-                raise ValueError(f"{str(numbers[0])[:40]} is no way to round")
+            _check_way(numbers[0])
         else:
             exponents = name in ("float", "wrap", "decode", "encode", "nan")
-            for place, number in enumerate(numbers):
+            for place, number in enumerate(integers):
                 # The widths and exponents stand first; codes follow them.
                 small = exponents and place < (3 if name == "float" else 2)
                 if not (name == "within" and place == 2 and number is None):

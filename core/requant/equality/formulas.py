@@ -6,8 +6,8 @@ Where nothing is proven, there are no steps (None).
 **Requantizations.** v = q - z_in rises with q, and each rule of `requant.kernels.convert.requantize.rules` is a chain
 of monotone steps:
 
-- NEAREST_UP: floor((v*m + 2^(s-1)) / 2^s) is one product and one rounding; NEAREST_AWAY the same with ties away from
-  zero, which is a rounding that never falls.
+- NEAREST_UP: floor((v*m + 2^(s-1)) / 2^s) is one product and one rounding; NEAREST_AWAY, NEAREST_EVEN, FLOOR and ODD
+  are the same with another rounding, none of which ever falls.
 - DOUBLE: product, rounding, saturation at 2^31 - 1, rounding. But v * 2^left wraps: it is monotone between two wraps.
   DOUBLE_UP likewise.
 - TOSA_DOUBLE: 2^30 is added for v >= 0 and subtracted for v < 0: v*m plus something that never falls, as m >= 0.
@@ -25,10 +25,11 @@ they end. A profile without a scheme dequantizes and quantizes: the steps of bot
     x / s, x * r or fma(x, r, z);  rounded;  + z, rounded;  rounded to an integer;  + z;  clamped
 
 With a scale, a reciprocal and so on above 0, as all types have them, x / s, x * r and fma rise with x, also rounded to
-f32, f64, f16 or bf16, or twice; so do an addition, every rounding to an integer that depends on nothing but the number,
-and a clamp. Subnormal x that are taken for 0 never fall. So all of it is monotone; what is not are two ways of overflow
-(`requant.formats.rules.Overflow`): INDEFINITE is -2^31 on both sides of int32, and the sum with the zero point may
-wrap. They are monotone in pieces, as the steps say. UNDEFINED is an interval outside of which there is no result.
+f32, f64, f16 or bf16, or twice; so do an addition, every rounding to an integer or a float that depends on nothing but
+the number, and a clamp. Subnormal x that are taken for 0 never fall. So all of it is monotone; what is not are two ways
+of overflow (`requant.formats.rules.Overflow`): INDEFINITE is -2^31 on both sides of int32, and the sum with the zero
+point may wrap. They are monotone in pieces, as the steps say. UNDEFINED is an interval outside of which there is no
+result.
 
 Not monotone, or not proven to be, and without steps (None): stochastic rounding, whose result depends on the place of
 an element; a factor of 0 or infinity, with which infinities and zeros become NaN; tables of values (quantiles), whose
@@ -53,7 +54,7 @@ import numpy as np
 
 from requant.convert import dequantize, quantize_plans
 from requant.convert.cast import CastPlan
-from requant.convert.float_encoding import Encoder
+from requant.convert.float_encoding import Encoder, GeneralEncoder
 from requant.convert.scaling import ScalingPlan, Sides, sum_rule
 from requant.equality.steps import WAY_OF, Encoding, Steps, add, exactly, multiply, scale, to_float, within
 from requant.formats.elements import FLOATS, FloatElement
@@ -61,6 +62,7 @@ from requant.formats.rounding import Rounding
 from requant.formats.rules import Difference, Overflow, Quotient
 from requant.kernels.convert.dequantize.native import DEQUANTIZE, Choice
 from requant.kernels.convert.floats import encoding
+from requant.kernels.convert.floats import general as cast_kernel
 from requant.kernels.convert.quantize import general
 from requant.kernels.convert.requantize import real_factor
 from requant.kernels.convert.requantize.general import REQUANTIZE_FLOAT_ANY
@@ -72,6 +74,12 @@ from requant.schemes.scheme import INT32, INT32_MAX, INT32_MIN, rounded_to_f32
 
 _F32, _F64 = FLOATS["f32"], FLOATS["f64"]
 _NUDGE = 1 << 30
+_ONE_ROUNDING = {
+    FixedPointRule.NEAREST_AWAY: "away",
+    FixedPointRule.NEAREST_EVEN: "even",
+    FixedPointRule.FLOOR: "floor",
+    FixedPointRule.ODD: "odd",
+}
 _SECOND_ROUNDING = {FixedPointRule.DOUBLE: "away", FixedPointRule.DOUBLE_UP: "up"}
 
 
@@ -88,8 +96,8 @@ def product_steps(rule: FixedPointRule, prepared: Prepared) -> Steps:
         shifted = (*multiply(1 << left), ("wrap", 32)) if left else ()
         high = (*multiply(m, 1 << 31), ("integer", "up"), ("clamp", *INT32))
         return (*shifted, *high, *(_shifted(right, _SECOND_ROUNDING[rule]) if right else ()))
-    if rule is FixedPointRule.NEAREST_AWAY:
-        return (*multiply(m, 1 << s), ("integer", "away"))
+    if rule in _ONE_ROUNDING:
+        return (*multiply(m, 1 << s), ("integer", _ONE_ROUNDING[rule]))
     if rule is FixedPointRule.TOSA_DOUBLE and s > 31:
         # Of v and of v*m the sign decides alike: with m = 0 both ways round to 0.
         return (*multiply(m), ("nudge", _NUDGE), *_shifted(s, "up"))
@@ -194,6 +202,8 @@ def quantize_formulas(plan: Plan, source: FloatElement) -> FloatFormulas:
         return _codes(whole.encoder, source, float(whole.factors[0]))
     if isinstance(whole, CastPlan) and isinstance(whole.encoder, Encoder):
         return _codes(whole.encoder, source, None)
+    if isinstance(whole, CastPlan) and isinstance(whole.encoder, GeneralEncoder):
+        return _rounded_codes(whole.encoder, source)
     return FloatFormulas(None, (None, None))
 
 
@@ -290,6 +300,32 @@ def _codes(encoder: Encoder, source: FloatElement, factor: float | None) -> Floa
     # A signalling NaN becomes a quiet one wherever something is computed with it.
     quieted = source.name == "f16" or len(steps) > 0
     return FloatFormulas(numbers, (_nan(field, source, 0, quieted), _nan(field, source, 1, quieted)))
+
+
+def _rounded_codes(encoder: GeneralEncoder, source: FloatElement) -> FloatFormulas:
+    field = {each: int(encoder.rules[each]) for each in cast_kernel.Field}
+    if encoder.rounding not in WAY_OF:
+        return FloatFormulas(None, (None, None))
+    codes = Encoding(
+        mantissa_bits=field[cast_kernel.Field.MANTISSA_BITS],
+        bias=field[cast_kernel.Field.BIAS],
+        sign_bit=field[cast_kernel.Field.SIGN_BIT],
+        zero_sign=field[cast_kernel.Field.ZERO_SIGN],
+        largest=field[cast_kernel.Field.LARGEST],
+        overflow=field[cast_kernel.Field.OVERFLOW],
+        infinity=field[cast_kernel.Field.INFINITY],
+        other=(
+            WAY_OF[encoder.rounding],
+            field[cast_kernel.Field.NEGATIVE_OVERFLOW],
+            field[cast_kernel.Field.NEGATIVE_INFINITY],
+        ),
+    )
+    nans = field[cast_kernel.Field.NAN], field[cast_kernel.Field.NEGATIVE_NAN]
+    if field[cast_kernel.Field.NAN_UNDEFINED]:
+        return FloatFormulas(codes.steps, (_UNDEFINED, _UNDEFINED))
+    assert field[cast_kernel.Field.NAN_PAYLOAD] == 0, "no profile with other roundings keeps payloads"
+    without, negative = (("clamp", code, code) for code in nans)
+    return FloatFormulas(codes.steps, ((without,), (negative,)))
 
 
 def _nan(field: dict[encoding.Field, int], source: FloatElement, negative: int, quieted: bool) -> Steps:

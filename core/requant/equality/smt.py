@@ -73,6 +73,10 @@ def _rounded(x: str, way: str, places: int) -> str:
             return by_sign(half)
         case "zero":
             return by_sign(0)
+        case "odd":
+            # What is lost makes one more of a number whose last bit is 0.
+            last = f"(bvand {_shift(x, places)} {_constant(1)})"
+            return _shift(f"(bvadd {x} (bvand {_constant(rest)} (bvsub {last} {_constant(1)})))", places)
     odd = f"(bvand {_shift(x, places)} {_constant(1)})"
     return _shift(f"(bvadd {x} (bvadd {odd} {_constant(half - 1)}))", places)
 

@@ -42,8 +42,10 @@ WAYS: Mapping[str, Callable[[Fraction], int]] = {
     "zero": trunc,
     "floor": floor,
     "ceil": ceil,
+    "odd": lambda x: floor(x) if x == floor(x) else floor(x) | 1,
 }
-"""The roundings of a number to an integer: to the nearest with ties by the name, or toward that. All never fall."""
+"""The roundings of a number to an integer: to the nearest with ties by the name, or toward that; to the odd one of the
+two beside a number between them. All never fall."""
 
 WAY_OF: Mapping[Rounding, str] = {
     Rounding.NEAREST_EVEN: "even",
@@ -53,6 +55,7 @@ WAY_OF: Mapping[Rounding, str] = {
     Rounding.TOWARD_ZERO: "zero",
     Rounding.FLOOR: "floor",
     Rounding.CEILING: "ceil",
+    Rounding.ODD: "odd",
 }
 """Stochastic rounding has none: its result depends on the place of an element, and is not monotone in its value."""
 
@@ -88,7 +91,9 @@ def within(lowest: int, highest: int, other: int | None = None) -> Steps:
 class Encoding:
     """The code of a float format, as `encode` takes it: the sign bit, that of a zero, and the codes of magnitudes.
 
-    What is beyond `largest`, the code of the largest finite number, is `overflow`; an infinity is `infinity`.
+    What is beyond `largest`, the code of the largest finite number, is `overflow`; an infinity is `infinity`. `other`:
+    for another rule than to the nearest with ties to even and the sign everywhere, the way to round, and the codes of
+    an overflow and an infinity below zero.
     """
 
     mantissa_bits: int
@@ -98,10 +103,12 @@ class Encoding:
     largest: int
     overflow: int
     infinity: int
+    other: tuple[str, int, int] | tuple[()] = ()
 
     @property
     def steps(self) -> Steps:
-        return (("encode", *astuple(self)),)
+        *numbers, other = astuple(self)
+        return (("encode", *numbers, *other),)
 
     @classmethod
     def ieee(cls, element: FloatElement) -> Encoding:
@@ -111,8 +118,11 @@ class Encoding:
         return cls(element.mantissa_bits, element.bias, sign, sign, element.largest_code, infinity, infinity)
 
 
-def _nearest(magnitude: int | Fraction, precision: int, least: int) -> tuple[int, int]:
-    """Return the nearest float, ties to even, as an integer and the exponent of its last place."""
+def _nearest(
+    magnitude: int | Fraction, precision: int, least: int, way: str = "even", *, negative: bool = False
+) -> tuple[int, int]:
+    """Return the nearest float, or the one that a number of this sign is rounded to, as an integer and the exponent of
+    its last place."""
     numerator, denominator = magnitude.numerator, magnitude.denominator
     if not numerator:
         return 0, least
@@ -123,6 +133,9 @@ def _nearest(magnitude: int | Fraction, precision: int, least: int) -> tuple[int
     place = max(exponent - precision + 1, least)
     divisor = denominator << max(place, 0)
     whole, rest = divmod(numerator << max(-place, 0), divisor)
+    if way != "even":
+        exact = whole + Fraction(rest, divisor)
+        return abs(WAYS[way](-exact if negative else exact)), place
     return whole + (2 * rest > divisor or (2 * rest == divisor and whole & 1)), place
 
 
@@ -150,17 +163,21 @@ def _decoded(x: int, mantissa_bits: int, bias: int, infinity: int, sign: int) ->
     return (significand << place if place >= 0 else Fraction(significand, 1 << -place)) or sign * 0.0
 
 
-def _encoded(x: Number, numbers: tuple[int, ...]) -> tuple[int, int]:
-    mantissa_bits, bias, sign_bit, zero_sign, largest, overflow, infinity = numbers
+def _encoded(x: Number, numbers: tuple[Any, ...]) -> tuple[int, int]:
+    mantissa_bits, bias, sign_bit, zero_sign, largest, overflow, infinity, *other = numbers
+    way, negative = other[0] if other else "even", _is_negative(x)
     if x in (inf, -inf):
         code, kind = infinity, 3
     else:
-        nearest, place = _nearest(_magnitude(_exact(x)), mantissa_bits + 1, 1 - bias - mantissa_bits)
+        magnitude, least = _magnitude(_exact(x)), 1 - bias - mantissa_bits
+        nearest, place = _nearest(magnitude, mantissa_bits + 1, least, way, negative=negative)
         code, kind = nearest + ((place + bias + mantissa_bits - 1) << mantissa_bits), 1
         if code > largest:
             code, kind = overflow, 2
-    if not _is_negative(x):
+    if not negative:
         return code, kind
+    if other and kind > 1:
+        return other[kind - 1], -kind
     return code | (sign_bit if code else zero_sign), -kind
 
 

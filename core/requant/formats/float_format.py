@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from math import copysign, frexp, inf, isfinite, ldexp, nextafter
@@ -74,8 +75,9 @@ def power_of_ten(exponent: int) -> int:
     return int(10**exponent)
 
 
-def round_exactly(number: Fraction, element: FloatElement) -> Fraction:
-    """Return `number` rounded to the nearest number of `element`, ties to even, as if its exponents never ended."""
+def round_exactly(number: Fraction, element: FloatElement, to_integer: Callable[[Fraction], int] = round) -> Fraction:
+    """Return `number` rounded to a number of `element`, as if its exponents never ended: to the nearest, ties to even,
+    or as `to_integer` rounds it in units of its last place."""
     if number == 0:
         return number
     # The quotient of two integers of these lengths is off by at most one binade.
@@ -83,7 +85,7 @@ def round_exactly(number: Fraction, element: FloatElement) -> Fraction:
     if abs(number) < Fraction(2) ** (exponent - 1):
         exponent -= 1
     unit = Fraction(2) ** _last_place(exponent, element)
-    return round(number / unit) * unit
+    return to_integer(number / unit) * unit
 
 
 def _last_place(exponent: int, element: FloatElement) -> int:

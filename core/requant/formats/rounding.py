@@ -22,3 +22,6 @@ class Rounding(Rule):
     """Nearest, ties up, at 31 fraction bits; then nearest, ties away from zero, at the shift. Only in requantize."""
     DOUBLE_UP = "double_up"
     """Nearest, ties up, at 31 fraction bits; then nearest, ties up, at the shift. Only in requantize."""
+    ODD = "odd"
+    """Toward zero, but an inexact result is the neighbour that is odd: what is then rounded to a format with two bits
+    less, or fewer, is as if it had been rounded once. To floats, and in requantize."""

@@ -20,8 +20,7 @@ from requant.convert.dequantize import plan_dequantize
 from requant.convert.explain.dequantize import dequantize_explainer
 from requant.convert.explain.quantize import quantize_explainer
 from requant.convert.explain.requantize import requantize_explainer
-from requant.convert.quantize import NanPolicy, plan_quantize, rounding_named
-from requant.convert.quantize_plans import ROUNDINGS
+from requant.convert.quantize import CHOSEN_ROUNDINGS, NanPolicy, plan_quantize, rounding_named
 from requant.convert.requantize import plan_requantize
 from requant.convert.scaling import ScalingPlan
 from requant.description import (
@@ -59,6 +58,7 @@ from requant.operations.options import (
 )
 from requant.plan.plan import Conversion, Plan, Report
 from requant.profiles import DEFAULT_PROFILES, PROFILES
+from requant.profiles.cast import DRAWN_BITS
 from requant.schemes import SCHEMES, scheme_named
 
 Made = TypeVar("Made")
@@ -67,7 +67,7 @@ ROUNDING = Option(
     name="rounding",
     description="Replaces the profile's rounding.",
     optional=True,
-    choices=Choices("RoundingName", tuple(ROUNDINGS)),
+    choices=Choices("RoundingName", CHOSEN_ROUNDINGS),
     chooses=Chooses.PART,
     read=rounding_named,
 )
@@ -80,11 +80,19 @@ NAN = Option(
     read=NanPolicy,
 )
 SEED = Option(name="seed", kind=Kind.INTEGER, description="Seed of stochastic rounding.", default=0, lowest=0)
+RANDOM_BITS = Option(
+    name="random_bits",
+    kind=Kind.INTEGER,
+    description="How many random bits stochastic rounding to a float takes. Default: 32.",
+    optional=True,
+    lowest=1,
+    highest=DRAWN_BITS,
+)
 SATURATE = Option(
     name="saturate",
     kind=Kind.BOOLEAN,
-    description="Whether values beyond the largest value of an 8-bit float saturate to it. Only for profiles whose "
-    "`casts` offer the choice; their default is true.",
+    description="Whether values beyond the largest value of a float saturate to it. Only for profiles whose `casts` "
+    "offer the choice, which say what their default is.",
     optional=True,
     chooses=Chooses.PART,
 )
@@ -113,7 +121,7 @@ ERROR = Option(
 )
 
 CONVERSION_OPTIONS: Mapping[profiles.Operation, tuple[Option, ...]] = {
-    profiles.Operation.QUANTIZE: (ROUNDING, NAN, SEED, SATURATE),
+    profiles.Operation.QUANTIZE: (ROUNDING, NAN, SEED, RANDOM_BITS, SATURATE),
     profiles.Operation.DEQUANTIZE: (),
     profiles.Operation.REQUANTIZE: (SCHEME, AXIS),
 }

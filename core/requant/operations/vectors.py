@@ -11,8 +11,7 @@ from typing import Any
 
 from requant import profiles
 from requant.convert.explain.working import float_text
-from requant.convert.quantize import NanPolicy
-from requant.convert.quantize_plans import ROUNDINGS
+from requant.convert.quantize import CHOSEN_ROUNDINGS, NanPolicy
 from requant.convert.vectors.conversions import conversion_subjects
 from requant.convert.vectors.export import c_header, npz, readmemh, real_bits
 from requant.convert.vectors.subject import ParameterReason, Reason, Subject
@@ -172,7 +171,8 @@ def _rescale(call: VectorsCall, read_type: ReadType) -> list[Subject]:
 
 
 def _conversion(call: VectorsCall, operation: profiles.Operation, profile: str, read_type: ReadType) -> list[Subject]:
-    options = {option.name: option for option in CONVERSION_OPTIONS[operation] if option.name not in ("seed", "axis")}
+    left_out = ("seed", "random_bits", "axis")
+    options = {option.name: option for option in CONVERSION_OPTIONS[operation] if option.name not in left_out}
     taken = _OF_ALL | {"profile", *options} | ({"multipliers"} if operation is profiles.Operation.REQUANTIZE else set())
     _check_fields(call, taken)
     if operation is not profiles.Operation.DEQUANTIZE:
@@ -409,7 +409,7 @@ VECTORS = Operation(
             name="rounding",
             description=f"quantize: {ROUNDING.description} Not stochastic.",
             optional=True,
-            choices=Choices("RoundingName", tuple(ROUNDINGS)),
+            choices=Choices("RoundingName", CHOSEN_ROUNDINGS),
         ),
         Option(
             name="nan",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from requant.errors.names import entry_named
 from requant.formats.rounding import Rounding
-from requant.profiles import litert, ml_dtypes, mlir, onednn, onnx, quantile, stablehlo, torch, tosa
+from requant.profiles import floats, litert, ml_dtypes, mlir, onednn, onnx, quantile, stablehlo, torch, tosa
 from requant.profiles.rule import Operation, OperationRule, Profile, ZeroPoint
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "profile_named",
 ]
 
-_FAMILIES = (stablehlo, mlir, onnx, onednn, litert, torch, ml_dtypes, quantile, tosa)
+_FAMILIES = (stablehlo, mlir, onnx, onednn, litert, torch, ml_dtypes, quantile, tosa, floats)
 
 PROFILES: Mapping[str, Profile] = {profile.name: profile for family in _FAMILIES for profile in family.PROFILES}
 

@@ -106,10 +106,10 @@ _CASTS = CastRule(
     "sign when cast to 8 bits with saturate=false.",
     formats=("f16", "bf16", *F8_ONNX, *FINITE, SCALE),
     overflow=FloatOverflow.SATURATING,
-    chosen_saturation=True,
+    chosen_saturation=(*F8_ONNX, SCALE),
     nans={"f8E5M2": NanCode.ONES},
     slips={"f8E4M3FN": Slip(480.0, 496.0, 0x7E), "f8E5M2": Slip(61440.0, 65536.0, 0x7F)},
-    scale_roundings=(Rounding.CEILING, Rounding.FLOOR, Rounding.NEAREST_UP),
+    roundings={SCALE: (Rounding.CEILING, Rounding.FLOOR, Rounding.NEAREST_UP)},
     scale_range=ScaleRange.BEFORE_ROUNDING,
 )
 _REFERENCE_CASTS = replace(

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from requant.errors.names import entry_named
-from requant.schemes import cmsis_nn, ethos_u, fbgemm, gemmlowp, litert, onnx, stablehlo, tosa, xnnpack
+from requant.schemes import cmsis_nn, ethos_u, fbgemm, gemmlowp, litert, onnx, riscv, stablehlo, tosa, xnnpack
 from requant.schemes.scheme import Factor, FixedPoint, Float, Multiplier, Prepared, Scheme, Sum
 
 __all__ = ["SCHEMES", "Factor", "FixedPoint", "Float", "Multiplier", "Prepared", "Scheme", "Sum", "scheme_named"]
 
-_FAMILIES = (litert, gemmlowp, cmsis_nn, ethos_u, xnnpack, fbgemm, onnx, stablehlo, tosa)
+_FAMILIES = (litert, gemmlowp, cmsis_nn, ethos_u, xnnpack, fbgemm, onnx, stablehlo, tosa, riscv)
 
 SCHEMES: Mapping[str, Scheme] = {scheme.name: scheme for family in _FAMILIES for scheme in family.SCHEMES}
 

@@ -16,7 +16,7 @@ from requant.formats.elements import FloatElement
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType, Type
 from requant.plan.plan import Plan
-from requant.profiles import Operation
+from requant.profiles import Operation, Rounding
 from requant.self_test.digest import digest
 
 Array = NDArray[Any]
@@ -36,7 +36,7 @@ CHANNELS = 13
 class KnownAnswer:
     """A conversion of the inputs that `inputs` makes for `input_element`, and the start of the output's SHA-256.
 
-    `scheme` replaces the profile's, in requantize.
+    `scheme` replaces the profile's, in requantize; `rounding` in casts.
     """
 
     operation: Operation
@@ -45,6 +45,7 @@ class KnownAnswer:
     output_element: str
     digest: str
     scheme: str | None = None
+    rounding: Rounding | None = None
 
     def plan(self) -> Plan:
         """Return the plan of the conversion."""
@@ -52,6 +53,8 @@ class KnownAnswer:
         assert isinstance(tensor, TensorType)
         if self.scheme is not None:
             return plan_requantize(tensor, parse_type(self.output_element), self.profile, scheme=self.scheme)
+        if self.rounding is not None:
+            return plan_quantize(tensor, parse_type(self.output_element), self.profile, rounding=self.rounding)
         return _PLANS[self.operation](tensor, parse_type(self.output_element), self.profile)
 
     def actual(self) -> str:
@@ -125,15 +128,28 @@ _OF_SCHEMES = {
     "442d4f4191883639": ("litert_emulate_float", "gemmlowp", "cmsis_nn", "xnnpack_gemmlowp"),
     "491b0aa63f77358d": (
         "litert_int64", "cmsis_nn_single_rounding", "cmsis_nn_int64", "ethos_u", "ethos_u_reduced", "xnnpack_rndnu",
-        "fbgemm_fixed_point", "tosa_scale16",
+        "fbgemm_fixed_point", "tosa_scale16", "vnclip_rnu",
     ),
     "b54c8e463b5a3c5c": ("litert_float", "xnnpack_rndna"),
     "34a7a61c7434aefe": ("arm_vector",),
     "fda2728435629732": (
         "xnnpack_fp32", "fbgemm", "onnxruntime", "tosa_inexact_round", "tosa_scale16_inexact_round",
+        "vnclip_rne",
     ),
     "a7503cc75ffeb24d": ("onnx_reference", "stablehlo"),
+    "3d4ec0a59a1b0b50": ("vnclip_rdn",),
+    "6fd2a4230a61530b": ("vnclip_rod",),
 }  # fmt: skip
+
+_OF_ROUNDINGS = {
+    Rounding.NEAREST_EVEN: "e1ac13404ae02238",
+    Rounding.NEAREST_AWAY: "11b0c92c25f68f07",
+    Rounding.TOWARD_ZERO: "85a5673fd2b3af4a",
+    Rounding.FLOOR: "d80d535877a3160b",
+    Rounding.CEILING: "8013f40a8196100f",
+    Rounding.ODD: "660a6e6681c3426e",
+    Rounding.STOCHASTIC: "b02917ff59b1f85d",
+}
 
 KNOWN_ANSWERS = (
     *_known(
@@ -231,6 +247,14 @@ KNOWN_ANSWERS = (
     KnownAnswer(Operation.QUANTIZE, "onnx", "f32", _F8, "2e33ab43b5aafb8b"),
     KnownAnswer(Operation.QUANTIZE, "stablehlo", "f64", "f8E5M2", "e1ac13404ae02238"),
     KnownAnswer(Operation.QUANTIZE, "ml_dtypes", "f32", "f8E8M0FNU", "070107739a0fb1da"),
+    *(
+        KnownAnswer(Operation.QUANTIZE, "ofp8", "f32", "f8E5M2", expected, rounding=rounding)
+        for rounding, expected in _OF_ROUNDINGS.items()
+    ),
+    KnownAnswer(Operation.QUANTIZE, "gfloat", "f32", "f8E4M3FN", "b8585a441315613a"),
+    KnownAnswer(Operation.QUANTIZE, "softfloat", "f64", "bf16", "f58c8e7222f27559", rounding=Rounding.ODD),
+    KnownAnswer(Operation.QUANTIZE, "riscv", "bf16", "f8E4M3FN", "6a68957de13fa2d8", rounding=Rounding.NEAREST_AWAY),
+    KnownAnswer(Operation.QUANTIZE, "ptx", "f16", "f4E2M1FN", "2caad5f5893f951a"),
     KnownAnswer(Operation.DEQUANTIZE, "litert", _I32_COARSE, "f32", "c463d94b8e4d23df"),
     KnownAnswer(Operation.DEQUANTIZE, "onnx", "!quant.uniform<i8:f16, 0.3:3>", "f16", "27c3901634e1f043"),
     KnownAnswer(Operation.DEQUANTIZE, "stablehlo", "!quant.uniform<i32:f16, 2.0e-5>", "f16", "d78763fe923f2a03"),

@@ -17,7 +17,7 @@ from requant.calibration.bias import BIAS_RULES
 from requant.calibration.fake_quantize import FAKE_QUANTIZE_SCHEMES
 from requant.calibration.methods import CALIBRATION_METHODS
 from requant.calibration.ranges import RANGE_RULES
-from requant.convert.quantize_plans import ROUNDINGS
+from requant.convert.quantize import CHOSEN_ROUNDINGS
 from requant.errors import (
     DeadlineError,
     DestinationError,
@@ -70,7 +70,7 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     components["ProfileName"] = _names(PROFILES, "The arithmetic contracts. GET /v1/profiles describes each.")
     components["OutputFormat"] = _names(OutputFormat, "The file of a reply: one array, or several.")
     components["RoundingName"] = _names(
-        ROUNDINGS, "The roundings that can replace a profile's. The nearest_* roundings differ only on ties."
+        CHOSEN_ROUNDINGS, "The roundings that can replace a profile's. The nearest_* roundings differ only on ties."
     )
     components["SchemeName"] = _described(
         SCHEMES, "The schemes that derive a multiplier and a shift from a real factor and scale integers by them."

@@ -79,7 +79,9 @@ def schema_of(option: Option) -> dict[str, Any]:
         return {"type": "number", "format": "double"}
     if option.kind is Kind.TEXT:
         return {"type": "string"} if option.choices is None else {"$ref": f"{SCHEMAS}{option.choices.name}", **default}
-    bounds = {"minimum": 0} if option.highest == LARGEST_INTEGER else {"minimum": 0, "maximum": option.highest}
+    bounds = {"minimum": max(option.lowest, 0)}
+    if option.highest != LARGEST_INTEGER:
+        bounds["maximum"] = option.highest
     return {"type": "integer", "format": "int64" if option.highest == LARGEST_INTEGER else "int32", **bounds, **default}
 
 

@@ -181,7 +181,7 @@ def test_scales_against_ml_dtypes_and_the_oracle() -> None:
             for positive_only in (False, True):
                 rule = any_rule(
                     FloatOverflow.SATURATING if saturating else FloatOverflow.NON_SATURATING,
-                    scale_roundings=(rounding,),
+                    roundings={"f8E8M0FNU": (rounding,)},
                     scale_range=ScaleRange.POSITIVE_ONLY if positive_only else ScaleRange.AFTER_ROUNDING,
                 )
                 expected = np.array([

@@ -219,7 +219,7 @@ def test_what_has_no_fixed_point_is_named() -> None:
     assert FIXED_POINT_PROFILES == (
         "litert", "litert_single_rounding", "litert_xnnpack", "tosa", "tosa_double_round",
     )  # fmt: skip
-    assert len(FIXED_POINT_SCHEMES) == 19
+    assert len(FIXED_POINT_SCHEMES) == 23
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,10 @@ from requant.self_test.known_weights import KNOWN_SCALES, KNOWN_WEIGHT_LAYOUTS, 
 from tests.oracles import casts as cast_oracle
 from tests.oracles import profiles as profile_oracle
 from tests.oracles import quantiles as quantile_oracle
+from tests.oracles import rounded_casts as rounded_cast_oracle
 from tests.oracles import schemes as scheme_oracle
 from tests.oracles import small_floats as small_float_oracle
+from tests.oracles.rounded_casts import RULES
 from tests.support.cases import sample_each
 
 I8 = profile_oracle.target("i8")
@@ -71,6 +73,9 @@ def quantized(known: KnownAnswer) -> NDArray[Any]:
         expressed = known.input_element
         nearest = quantile_oracle.quantizer(quantile_oracle.Table(QUANTILES, expressed), expressed, 16.0, 0)
         return np.array([nearest(x).value for x in values_of(known)], np.uint8)
+    if known.profile in RULES:
+        width = rounded_cast_oracle.FORMATS[to].width
+        return np.array(list(rounded_casts(known)), np.uint16 if width == 16 else np.uint8)
     if not to.startswith("!"):
         codes = [cast_oracle.cast(known.profile, known.input_element, to, x).code for x in values_of(known)]
         return np.array(codes, np.uint8)
@@ -83,6 +88,17 @@ def quantized(known: KnownAnswer) -> NDArray[Any]:
     quantize = profile_oracle.QUANTIZE[known.profile]
     stored = [quantize(x, *parameters(to, index), target) for index, x in enumerate(values_of(known))]
     return np.array([each.value for each in stored if each is not None], f"int{storage[1:]}")
+
+
+def rounded_casts(known: KnownAnswer) -> Iterator[int]:
+    """The codes, those of stochastic rounding with the seed 0."""
+    for index, x in enumerate(values_of(known)):
+        random = (rounded_cast_oracle.DRAWN, rounded_cast_oracle.drawn(0, index))
+        code = rounded_cast_oracle.cast(
+            known.profile, known.output_element, x, rounding=known.rounding, random=random
+        ).code
+        assert code is not None
+        yield code
 
 
 def dequantized(known: KnownAnswer) -> NDArray[Any]:
@@ -134,13 +150,13 @@ def rescaled(known: KnownAnswer, q: int) -> int:
 
 
 # One at least of each profile, operation and scheme.
-CHECKED = sample_each(KNOWN_ANSWERS, lambda known: (known.profile, known.operation, known.scheme), 1)
+CHECKED = sample_each(KNOWN_ANSWERS, lambda known: (known.profile, known.operation, known.scheme, known.rounding), 1)
 
 
 @pytest.mark.parametrize(
     "known",
     CHECKED,
-    ids=lambda k: f"{k.operation}-{k.profile}-{k.scheme}-{k.input_element}-{k.output_element}",
+    ids=lambda k: f"{k.operation}-{k.profile}-{k.scheme or k.rounding}-{k.input_element}-{k.output_element}",
 )
 def test_the_oracle_gives_each_known_answer(known: KnownAnswer) -> None:
     expected = answer(known)
@@ -161,7 +177,7 @@ def answer(known: KnownAnswer) -> NDArray[Any]:
 def test_every_system_has_a_known_answer() -> None:
     # LiteRT with single rounding differs in requantize only, and there it has its own.
     answered = {known.profile for known in KNOWN_ANSWERS}
-    assert len(answered) == 16
+    assert len(answered) == 21
     assert {PROFILES[name].source for name in answered} == {profile.source for profile in PROFILES.values()}
 
 

@@ -113,9 +113,12 @@ def narrowed(
     profile: str,
     saturate: bool | None = None,
     rounding: Rounding | None = None,
+    **random: Any,
 ) -> Array:
-    """Our answer, as codes."""
-    plan = plan_quantize(_tensor(data.size, source), parse_type(target), profile, saturate=saturate, rounding=rounding)
+    """Our answer, as codes. `random`: seed and random_bits of stochastic rounding."""
+    plan = plan_quantize(
+        _tensor(data.size, source), parse_type(target), profile, saturate=saturate, rounding=rounding, **random
+    )
     codes = np.empty(data.size, plan.output_dtype)
     plan.run(data, codes)
     return codes.view(f"u{codes.itemsize}")

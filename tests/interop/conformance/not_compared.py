@@ -46,6 +46,9 @@ NOT_COMPARED: Mapping[Subject, str] = {
     },
     profile("quantile", "quantize"): _QUANTILE,
     profile("quantile", "dequantize"): _QUANTILE,
+    profile(
+        "ptx", "cast"
+    ): "PTX runs on NVIDIA's GPUs only. Checked instead against an independent oracle of its manual (tests/oracles).",
     operator(
         "mlir.quant.scast"
     ): "It changes no bits: the stored integers are reinterpreted as another type. Its types are compared "

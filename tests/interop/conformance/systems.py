@@ -59,6 +59,7 @@ EXECUTORCH = installed("ExecuTorch", "executorch")
 FBGEMM = installed("FBGEMM", "torch")
 """Torch's library has it."""
 GEMMLOWP = System("gemmlowp", lambda: f"libgemmlowp-dev {GEMMLOWP_VERSION.read_text(encoding='utf-8').strip()}")
+GFLOAT = installed("gfloat", "gfloat")
 GGUF = installed("gguf", "gguf")
 IREE = installed("IREE", "iree-base-compiler")
 LITERT = installed("LiteRT", "ai-edge-litert")
@@ -73,7 +74,11 @@ ONNX_REFERENCE = installed("ONNX ReferenceEvaluator", "onnx")
 ONNXRUNTIME = installed("onnxruntime", "onnxruntime")
 QNNPACK = _compiled("QNNPACK, compiled from PyTorch's source", "pytorch")
 """XNNPACK's requantizations precise and q31, called rndna and gemmlowp later, come from it."""
+QEMU = System(
+    "QEMU for RISC-V", lambda: f"qemu-user {(_ROOT / '.qemu-riscv/version').read_text(encoding='utf-8').strip()}"
+)
 QUARK = installed("Quark", "amd-quark")
+SOFTFLOAT = installed("Berkeley SoftFloat", "softfloatpy")
 STABLEHLO = installed("StableHLO", "jaxlib")
 """The interpreter and the passes."""
 TENSORFLOW = installed("TensorFlow", "tensorflow-cpu")

@@ -50,11 +50,13 @@ ENVIRONMENTS = (
         {
             "ai-edge-litert": ("LiteRT",),
             "ethos-u-vela": ("Vela",),
+            "gfloat": ("gfloat",),
             "gguf": ("gguf",),
             "iree-base-compiler": ("IREE",),
             "jaxlib": ("StableHLO",),
             "ml-dtypes": ("ml_dtypes",),
             "onnx": ("ONNX ReferenceEvaluator",),
+            "softfloatpy": ("Berkeley SoftFloat",),
             "tosa-tools": ("TOSA reference model",),
         },
         "INTEROP_TESTS",

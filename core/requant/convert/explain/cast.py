@@ -6,6 +6,7 @@ import math
 import struct
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,17 +21,17 @@ from requant.convert.explain.explanation import (
     formulas,
     numbers,
 )
-from requant.convert.explain.float_steps import F16, F32, Precision, Rounded, signed_zero
+from requant.convert.explain.float_steps import F16, F32, Draw, Precision, Rounded, round_to_integer, signed_zero
 from requant.convert.explain.working import Working, exact_text, float_text
-from requant.convert.float_encoding import saturates, special_codes
-from requant.convert.small_floats import SMALL_FLOATS, small_float
+from requant.convert.float_encoding import overflows, saturates, signed_special, special_codes
+from requant.convert.small_floats import small_float
 from requant.formats.elements import FLOATS, FloatElement, Specials
 from requant.formats.float_format import round_exactly
 from requant.formats.rounding import Rounding
 from requant.plan.float_arrays import COMPUTE_DTYPES
 from requant.plan.operands import float_element
 from requant.profiles import profile_named
-from requant.profiles.cast import CastRule, ScaleRange
+from requant.profiles.cast import DRAWN_BITS, CastRule, ScaleRange
 
 _MANTISSA = (1 << 23) - 1
 
@@ -47,7 +48,7 @@ class Code:
 class FloatCodes:
     """The conversion of numbers of type `source` to codes of `target`.
 
-    `saturate` and `rounding` replace the rule's own.
+    `saturate` and `rounding` replace the rule's own; `seed` and `random_bits` are those of stochastic rounding.
     """
 
     rule: CastRule
@@ -55,14 +56,16 @@ class FloatCodes:
     source: str = "f32"
     saturate: bool | None = None
     rounding: Rounding | None = None
+    seed: int = 0
+    random_bits: int = DRAWN_BITS
 
     @property
     def format(self) -> FloatElement:
         """The format of the codes."""
-        return small_float(self.target)
+        return FLOATS[self.target]
 
-    def explain(self, working: Working, symbol: str, y: float) -> Code:
-        """Add the steps from y, the value of `symbol`, to its code, and return the code."""
+    def explain(self, working: Working, symbol: str, y: float, index: int = 0) -> Code:
+        """Add the steps from y, the value of `symbol`, to its code, and return the code. `index`: of the element."""
         if self.source == "f64" and not self._in_f64:
             y = working.float(StepKind.CONVERT, symbol, f"f32({symbol})", Precision((F32,)).of(y), F32)
         if self.format.specials is Specials.SCALE:
@@ -76,22 +79,45 @@ class FloatCodes:
         saturated = None if sign == 0 else Saturation.LOW
         special = special_codes(self.rule, self.target, self.source, self.saturate)
         if math.isinf(y):
-            code = self._signed(special.infinity, sign)
+            code = signed_special(special, self.format, special.infinity, sign)
             self._overflow(working, symbol, code)
             return Code(code, saturated or Saturation.HIGH)
+        rounding = self.rounding or self.rule.roundings_to(self.target)[0]
+        formula = self._formula(working, symbol, rounding, index)
         magnitude = abs(Fraction(y))
-        nearest = round_exactly(magnitude, FLOATS[self.target])
+        nearest = abs(round_exactly(Fraction(y), self.format, partial(self._to_integer, rounding, index)))
         if nearest > Fraction(self.format.largest):
             slip = None if self._saturates else self.rule.slips.get(self.target)
             slipped = slip is not None and not self._in_f64 and slip.start <= magnitude < slip.stop
-            code = self._signed(slip.code if slip is not None and slipped else special.overflow, sign)
-            self._overflow(working, symbol, code)
+            code = overflows(special, self.format, rounding)[sign > 0]
+            if slip is not None and slipped:
+                code = slip.code | sign
+            self._overflow(working, symbol, code, formula)
             return Code(code, saturated or Saturation.HIGH)
-        tie = nearest != magnitude and _is_middle(magnitude, nearest, FLOATS[self.target])
+        to_nearest = rounding in (Rounding.NEAREST_EVEN, Rounding.NEAREST_AWAY)
+        tie = to_nearest and nearest != magnitude and _is_middle(magnitude, nearest, self.format)
         code = self._signed(self._finite_code(nearest), sign)
         unrounded = None if nearest == magnitude else exact_text(Fraction(y))
-        self._add(working, StepKind.ROUND, symbol, code, unrounded=unrounded, tie=tie)
+        self._add(working, StepKind.ROUND, symbol, code, formula, unrounded=unrounded, tie=tie)
         return Code(code)
+
+    def _formula(self, working: Working, symbol: str, rounding: Rounding, index: int) -> str:
+        """Return how a number is rounded, where it is not to nearest even, and show what was drawn."""
+        if rounding is Rounding.NEAREST_EVEN:
+            return f"{self.target}({symbol})"
+        if rounding is not Rounding.STOCHASTIC:
+            return f"{self.target}({symbol}, {rounding})"
+        working.know(r=str(Draw.of(self.seed, index).highest(self.random_bits)))
+        return f"{self.target}({symbol}, {rounding}, r)"
+
+    def _to_integer(self, rounding: Rounding, index: int, number: Fraction) -> int:
+        """Return the integer that a number of last places is rounded to."""
+        if rounding is not Rounding.STOCHASTIC:
+            return round_to_integer(number, rounding)
+        whole = math.trunc(number)
+        distance = math.floor(abs(number - whole) * (1 << self.random_bits))
+        away = distance + Draw.of(self.seed, index).highest(self.random_bits) >= 1 << self.random_bits
+        return whole + (away if number > 0 else -away)
 
     @property
     def _saturates(self) -> bool:
@@ -130,19 +156,19 @@ class FloatCodes:
         self._add(working, StepKind.NAN, symbol, code)
         return Code(code)
 
-    def _overflow(self, working: Working, symbol: str, code: int) -> None:
-        self._add(working, StepKind.OVERFLOW, symbol, code)
+    def _overflow(self, working: Working, symbol: str, code: int, formula: str = "") -> None:
+        self._add(working, StepKind.OVERFLOW, symbol, code, formula)
 
-    def _add(self, working: Working, step: StepKind, symbol: str, code: int, **more: Any) -> None:
+    def _add(self, working: Working, step: StepKind, symbol: str, code: int, formula: str = "", **more: Any) -> None:
         """Add the step to a code. A NaN of f16 and bf16 has no bits there: explanations do not tell NaNs apart."""
         text = code_text(self.format, code)
         if self.format.width <= 8 or text != "NaN":
             more["bits"] = code_bits(self.format, code)
-        working.text(step, "c", f"{self.target}({symbol})", text, self.target, **more)
+        working.text(step, "c", formula or f"{self.target}({symbol})", text, self.target, **more)
 
     def _scale_code(self, working: Working, symbol: str, x: float) -> Code:
         """f8E8M0FNU from the exponent and mantissa fields of an f32."""
-        rounding = self.rounding or self.rule.scale_roundings[0]
+        rounding = self.rounding or self.rule.roundings_to(self.target)[0]
         bits = int(np.array(x, np.float32).view(np.uint32))
         negative, magnitude = bits >> 31, bits & 0x7FFFFFFF
         exponent, mantissa = magnitude >> 23, magnitude & _MANTISSA
@@ -218,7 +244,7 @@ class CastExplainer(Explainer):
 
     def element(self, index: int, source: Array) -> ElementExplanation:
         (x,) = numbers(source[index : index + 1], self.plan.input_type)
-        return self._explained(x)
+        return self._explained(x, index)
 
     def formula(self) -> tuple[str, ...]:
         is_code = self._source.name not in COMPUTE_DTYPES
@@ -230,7 +256,7 @@ class CastExplainer(Explainer):
         assert isinstance(element, FloatElement)
         return element
 
-    def _explained(self, x: int | float) -> ElementExplanation:
+    def _explained(self, x: int | float, index: int = 0) -> ElementExplanation:
         working = Working()
         if isinstance(x, int):
             text, symbol, value = str(x), "v", decode(working, "x", x, self._source.name)
@@ -241,7 +267,7 @@ class CastExplainer(Explainer):
             target = float_element(self.plan.output_type, "output")
             working.float(StepKind.CONVERT, "y", f"{target.name}({symbol})", Rounded(value), target)
             return ElementExplanation(text, 0, tuple(working.steps), value)
-        encoded = self.codes.explain(working, symbol, value)
+        encoded = self.codes.explain(working, symbol, value, index)
         result: int | float = encoded.code
         if self.codes.target in COMPUTE_DTYPES:
             result = self.codes.format.value(encoded.code)
@@ -258,12 +284,21 @@ def decode(working: Working, symbol: str, code: int, name: str) -> float:
     return format_.value(code)
 
 
-def cast_explainer(plan: CastPlan, *, rounding: Rounding | None = None, saturate: bool | None = None) -> CastExplainer:
-    """Return the explanation of a cast. `rounding` and `saturate` replace the profile's own."""
+def cast_explainer(
+    plan: CastPlan,
+    *,
+    rounding: Rounding | None = None,
+    saturate: bool | None = None,
+    seed: int = 0,
+    random_bits: int | None = None,
+) -> CastExplainer:
+    """Return the explanation of a cast. `rounding` and `saturate` replace the profile's own; `seed` and `random_bits`
+    are those of stochastic rounding."""
     rule = profile_named(plan.profile).cast_rule()
     source, target = plan.input_type.element, plan.output_type.element
     assert isinstance(source, FloatElement)
     assert isinstance(target, FloatElement)
-    if target.name not in SMALL_FLOATS:
+    if plan.encoder is None:
         return CastExplainer(plan, None)
-    return CastExplainer(plan, FloatCodes(rule, target.name, source.name, saturate, rounding))
+    bits = DRAWN_BITS if random_bits is None else random_bits
+    return CastExplainer(plan, FloatCodes(rule, target.name, source.name, saturate, rounding, seed, bits))

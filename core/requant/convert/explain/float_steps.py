@@ -146,6 +146,10 @@ class Draw:
         """The bits as a number in [0, 1)."""
         return Fraction(self.bits, 1 << 32)
 
+    def highest(self, count: int) -> int:
+        """Return the highest `count` bits, as an integer."""
+        return self.bits >> (32 - count)
+
 
 def round_to_integer(number: Fraction, rounding: Rounding, draw: Draw | None = None) -> int:
     """Return the integer that a number is rounded to. `draw`: for stochastic rounding."""
@@ -166,6 +170,8 @@ def round_to_integer(number: Fraction, rounding: Rounding, draw: Draw | None = N
             return below
         case Rounding.CEILING:
             return math.ceil(number)
+        case Rounding.ODD:
+            return below if distance == 0 or below % 2 else below + 1
         case Rounding.STOCHASTIC if draw is not None:
             return below + (draw.fraction < distance)
     raise ValueError(f"not a rounding to an integer: {rounding}")

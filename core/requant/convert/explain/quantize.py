@@ -396,13 +396,14 @@ def quantize_explainer(
     rounding: Rounding | None = None,
     nan: NanPolicy = NanPolicy.PROFILE,
     seed: int = 0,
+    random_bits: int | None = None,
     saturate: bool | None = None,
 ) -> Explainer:
     """Return the explanation of `plan_quantize`, whose arguments these are. Raise what that raises."""
     overrides: dict[str, Any] = {"rounding": rounding, "nan": nan, "saturate": saturate}
-    plan = plan_quantize(input_type, output_type, profile, seed=seed, **overrides)
+    plan = plan_quantize(input_type, output_type, profile, seed=seed, random_bits=random_bits, **overrides)
     if isinstance(plan, CastPlan):
-        return cast_explainer(plan, rounding=rounding, saturate=saturate)
+        return cast_explainer(plan, rounding=rounding, saturate=saturate, seed=seed, random_bits=random_bits)
     return _explainer_of(plan, quantize_rule(plan.input_type, plan.output_type, profile, **overrides), seed, saturate)
 
 

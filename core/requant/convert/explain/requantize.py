@@ -39,6 +39,13 @@ from requant.schemes import Factor, FixedPoint, Float, Multiplier, Prepared, Sch
 
 _INT32_MAXIMUM = (1 << 31) - 1
 _TWICE = (FixedPointRule.DOUBLE, FixedPointRule.DOUBLE_UP)
+_ONCE = {
+    FixedPointRule.NEAREST_AWAY: (Rounding.NEAREST_AWAY, "RNA(p / 2^r)"),
+    FixedPointRule.NEAREST_EVEN: (Rounding.NEAREST_EVEN, "RNE(p / 2^r)"),
+    FixedPointRule.FLOOR: (Rounding.FLOOR, "floor(p / 2^r)"),
+    FixedPointRule.ODD: (Rounding.ODD, "odd(p / 2^r)"),
+}
+"""The rules of one rounding but NEAREST_UP: the rounding, and its formula."""
 
 
 def multiply(working: Working, scheme: Scheme, stage: FixedPoint, multiplier: Multiplier, difference: int) -> int:
@@ -51,9 +58,9 @@ def multiply(working: Working, scheme: Scheme, stage: FixedPoint, multiplier: Mu
         return _twice(working, v, m, r, up=stage.rule is FixedPointRule.DOUBLE_UP)
     p = working.integer(StepKind.MULTIPLY, "p", "v * m", v * m)
     exact = Fraction(p, 1 << r)
-    if stage.rule is FixedPointRule.NEAREST_AWAY:
-        y = round_to_integer(exact, Rounding.NEAREST_AWAY)
-        return working.integer(StepKind.SHIFT_RIGHT, "y", "RNA(p / 2^r)", y, exact=exact)
+    if stage.rule in _ONCE:
+        rounding, formula = _ONCE[stage.rule]
+        return working.integer(StepKind.SHIFT_RIGHT, "y", formula, round_to_integer(exact, rounding), exact=exact)
     if stage.rule is FixedPointRule.TOSA_DOUBLE and r > 31:
         nudge = -(1 << 30) if v < 0 else 1 << 30
         p = working.integer(StepKind.NUDGE, "p", "p - 2^30" if v < 0 else "p + 2^30", p + nudge)

@@ -81,6 +81,20 @@ def rounding_shift_away(value: Number, exponent: Number) -> Number:
 
 
 @device
+def rounding_shift_even(value: Number, exponent: Number) -> Number:
+    """RNE(value / 2^exponent). 0 <= exponent <= 62, |value| + 2^(exponent-1) < 2^63. RISC-V's rne."""
+    lost = (splat(_ONE) << exponent) - splat(_ONE)
+    return (value + (lost >> splat(_ONE)) + ((value >> exponent) & lost & splat(_ONE))) >> exponent
+
+
+@device
+def rounding_shift_odd(value: Number, exponent: Number) -> Number:
+    """floor(value / 2^exponent), the last bit set where the division has a rest. 0 <= exponent <= 62. RISC-V's rod."""
+    lost = (splat(_ONE) << exponent) - splat(_ONE)
+    return (value >> exponent) | convert((value & lost) != zero_like(value), np.int64) & splat(_ONE)
+
+
+@device
 def _doubled(value: Number, multiplier: Number, shift: Number) -> Number:
     left = splat(np.int64(31)) - shift
     return high_multiply(wrap_int32(value << select(left > zero_like(left), left, zero_like(left))), multiplier)

@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from requant import profiles
-from requant.convert.float_encoding import encoder
-from requant.convert.small_floats import small_float
+from requant.convert.float_encoding import encoder, saturates
 from requant.errors import UnknownNameError
+from requant.formats.elements import FLOATS
 from requant.profiles import cast
 from requant.profiles import rule as rules
 from requant_service.http.models import ABSENT, Int32, ReplyModel
@@ -36,6 +36,12 @@ router = APIRouter(tags=["catalogs"], dependencies=[Depends(no_query)])
 _SPECIAL = np.array(
     [0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00000, 0x80000000], "<u4"
 ).view("<f4")  # fmt: skip
+_SPECIAL_F64 = np.array(
+    [
+        0x7FEFFFFFFFFFFFFF, 0xFFEFFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFF0000000000000, 0x7FF8000000000000,
+        0xFFF8000000000000, 0x8000000000000000,
+    ], "<u8"
+).view("<f8")  # fmt: skip
 
 
 class OperationRule(ReplyModel):
@@ -66,19 +72,19 @@ class OperationRule(ReplyModel):
 
 
 class SpecialCodes(ReplyModel):
-    """The codes of special f32 values in a format, in hexadecimal."""
+    """The codes of special f32 values in a format, to f32 of f64 values, in hexadecimal."""
 
     overflow: str = Field(description="A finite value beyond the largest one.")
     negative_overflow: str
     infinity: str
     negative_infinity: str
-    nan: str = Field(description="0x7FC00000.")
+    nan: str = Field(description="0x7FC00000; `error` if NaN is one.")
     negative_nan: str = Field(description="0xFFC00000.")
     negative_zero: str
 
 
 class CastFormat(ReplyModel):
-    """A float of at most 16 bits: its range, and what a profile does with values outside it."""
+    """A float that can be cast to: its range, the roundings, and what a profile does with values outside the range."""
 
     type: str
     exponent_bits: Int32
@@ -86,9 +92,13 @@ class CastFormat(ReplyModel):
     bias: Int32
     largest: str = Field(description="The largest finite value.")
     largest_code: str
+    roundings: list[str] = Field(description="The roundings available, the default first.")
     codes: SpecialCodes = Field(description="Under the profile's default.")
     saturate_false: SpecialCodes = Field(
-        default=ABSENT, description="With saturate = false, if the profile offers the choice."
+        default=ABSENT, description="With saturate = false, if the profile offers the choice and its default is true."
+    )
+    saturate_true: SpecialCodes = Field(
+        default=ABSENT, description="With saturate = true, if the profile offers the choice and its default is false."
     )
 
 
@@ -208,16 +218,21 @@ def _casts(rule: cast.CastRule) -> CastRule:
         f64=f64 if "f64" in rule.sources else "not taken",
         saturation=rule.saturation,
         nan=rule.nan,
-        scale_roundings=[str(rounding) for rounding in rule.scale_roundings] if cast.SCALE in rule.formats else [],
+        scale_roundings=_roundings(rule, cast.SCALE) if cast.SCALE in rule.formats else [],
         sources=list(rule.sources),
         formats=[_format(rule, name) for name in rule.formats],
         **words,
     )
 
 
+def _roundings(rule: cast.CastRule, target: str) -> list[str]:
+    return [str(rounding) for rounding in rule.roundings_to(target)]
+
+
 def _format(rule: cast.CastRule, name: str) -> CastFormat:
-    format_ = small_float(name)
-    chosen = rule.chosen_saturation and format_.width == 8
+    format_ = FLOATS[name]
+    other = not saturates(rule, format_, None)
+    chosen = {f"saturate_{str(other).lower()}": _special(rule, name, other)} if name in rule.chosen_saturation else {}
     return CastFormat(
         type=name,
         exponent_bits=format_.exponent_bits,
@@ -225,17 +240,22 @@ def _format(rule: cast.CastRule, name: str) -> CastFormat:
         bias=format_.bias,
         largest=repr(format_.largest),
         largest_code=_code(format_.largest_code, format_.width),
+        roundings=_roundings(rule, name),
         codes=_special(rule, name, None),
-        **({"saturate_false": _special(rule, name, False)} if chosen else {}),
+        **chosen,
     )
 
 
 def _special(rule: cast.CastRule, name: str, saturate: bool | None) -> SpecialCodes:
-    format_ = small_float(name)
+    format_ = FLOATS[name]
     codes = np.empty(_SPECIAL.size, format_.code_dtype)
-    encoder(rule, name, saturate=saturate).encode(_SPECIAL, codes, 0, np.zeros(4, np.int64))
-    texts = (_code(code, format_.width) for code in codes.tolist())
-    return SpecialCodes(**dict(zip(SpecialCodes.model_fields, texts, strict=True)))
+    # To f32 it is f64 that is cast, in which the first two are no overflow.
+    source, values = ("f64", _SPECIAL_F64) if name == "f32" else ("f32", _SPECIAL)
+    encoder(rule, name, source, saturate=saturate).encode(values, codes, 0, np.zeros(4, np.int64))
+    texts = dict(zip(SpecialCodes.model_fields, (_code(code, format_.width) for code in codes.tolist()), strict=True))
+    if name in cast.FINITE and rule.finite_nan is cast.FiniteNan.ERROR:
+        texts |= {"nan": "error", "negative_nan": "error"}
+    return SpecialCodes(**texts)
 
 
 def _code(code: int, width: int) -> str:

@@ -19,6 +19,7 @@ from requant.convert.quantize_plans import ROUNDINGS
 from requant.errors import PreconditionError, RequantError
 from requant.mlir import parse_type
 from requant.profiles import PROFILES, Operation, Rounding
+from requant.profiles.cast import FINITE, FiniteNan
 from tests.support.cases import EXHAUSTIVE
 from tests.support.drawn_types import EXPRESSED, as_expressed, draw_type, drawable, hard_values, stored_numbers, tensor
 from tests.support.float_samples import SPECIAL, neighbours, patterns
@@ -235,12 +236,15 @@ def hard_numbers(rng: np.random.Generator) -> NDArray[np.float64]:
 @pytest.mark.parametrize("name", CASTING)
 def test_to_narrower_floats(name: str) -> None:
     rng, rule, done = np.random.default_rng(zlib.crc32(name.encode())), PROFILES[name].cast_rule(), 0
-    choices = [(None, None), (False, None), *((None, each) for each in rule.scale_roundings)]
     few = 12 // (len(rule.formats) * len(rule.sources)) + 1
     for target in [*rule.formats] * (few * ROUNDS):
+        roundings = [(None, each) for each in rule.roundings_to(target)]
         for source in rule.sources:
-            for saturate, rounding in choices:
-                values = as_expressed(hard_numbers(rng), source)
+            for saturate, rounding in [(None, None), (False, None), (True, None), *roundings]:
+                numbers = hard_numbers(rng)
+                if rule.finite_nan is FiniteNan.ERROR and target in FINITE:
+                    numbers = numbers[~np.isnan(numbers)]
+                values = as_expressed(numbers, source)
                 try:
                     given = tensor(f"tensor<{values.size}x{source}>")
                     explainer = quantize_explainer(

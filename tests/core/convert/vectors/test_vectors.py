@@ -24,10 +24,11 @@ from requant.errors import LimitError, PreconditionError, RequantError, TypeFitE
 from requant.mlir import parse_type
 from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant.operators.vectors import OPERATIONS, RESCALE, rescale_subjects
-from requant.profiles import PROFILES, Operation
+from requant.profiles import PROFILES, Operation, Rounding
 from requant.schemes import SCHEMES, Multiplier
 from tests.oracles import profiles as oracle
-from tests.oracles import schemes, small_floats, tosa
+from tests.oracles import rounded_casts, schemes, small_floats, tosa
+from tests.oracles.rounded_casts import RULES
 from tests.support.cases import EXHAUSTIVE
 
 STORAGES = ("i4", "u8", "i16", "i32", "f8E5M2") if EXHAUSTIVE else ("u8", "i4", "i16")
@@ -308,7 +309,22 @@ def test_every_profile_and_operation_has_vectors(name: str) -> None:
                 assert found.vectors
                 assert all(each.why for each in found.vectors)
                 done += 1
-    assert done or name in ("ml_dtypes", "quantile"), name
+    assert done or name == "quantile" or not PROFILES[name].operations, name
+
+
+@pytest.mark.parametrize("profile", RULES)
+def test_casts_in_every_rounding(profile: str) -> None:
+    for target in RULES[profile].targets:
+        source = "f64" if target == "f32" else "f32"
+        letters = ("<Q", "<d") if source == "f64" else ("<I", "<f")
+        for rounding in RULES[profile].roundings_to(target):
+            if rounding == "stochastic":
+                continue
+            found = made("quantize", source, target, profile, 64, rounding=Rounding(rounding))
+            assert len(found.vectors) >= 32
+            for each in found.vectors:
+                (x,) = struct.unpack(letters[1], struct.pack(letters[0], int(each.input)))
+                assert each.expected == rounded_casts.cast(profile, target, x, rounding=rounding).code, each
 
 
 def test_the_same_request_has_the_same_bytes() -> None:

@@ -26,6 +26,8 @@ from requant.kernels.simd.fixed_point import (
     multiply_double_rounding_up,
     multiply_tosa_double_rounding,
     rounding_shift_away,
+    rounding_shift_even,
+    rounding_shift_odd,
     rounding_shift_right,
     wrap_int32,
 )
@@ -62,6 +64,9 @@ _DOUBLE = int(FixedPointRule.DOUBLE)
 _DOUBLE_UP = int(FixedPointRule.DOUBLE_UP)
 _NEAREST_AWAY = int(FixedPointRule.NEAREST_AWAY)
 _TOSA_DOUBLE = int(FixedPointRule.TOSA_DOUBLE)
+_NEAREST_EVEN, _FLOOR, _ODD = (
+    int(rule) for rule in (FixedPointRule.NEAREST_EVEN, FixedPointRule.FLOOR, FixedPointRule.ODD)
+)
 _F32_EVEN = int(FloatRule.F32_EVEN)
 _F32_OFFSET = int(FloatRule.F32_OFFSET)
 _F64_EVEN_OFFSET = int(FloatRule.F64_EVEN_OFFSET)
@@ -79,6 +84,12 @@ def _multiplied(rule: int, value: Number, multiplier: Number, shift: Number) -> 
         return rounding_shift_away(value * multiplier, shift)
     if rule == _TOSA_DOUBLE:
         return multiply_tosa_double_rounding(value, multiplier, shift)
+    if rule == _NEAREST_EVEN:
+        return rounding_shift_even(value * multiplier, shift)
+    if rule == _FLOOR:
+        return (value * multiplier) >> shift
+    if rule == _ODD:
+        return rounding_shift_odd(value * multiplier, shift)
     return rounding_shift_right(value * multiplier, shift)
 
 

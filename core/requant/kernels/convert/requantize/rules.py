@@ -24,6 +24,15 @@ class FixedPointRule(IntEnum):
     TOSA_DOUBLE = 4
     """NEAREST_UP; where s > 31, with 2^30 added first if v >= 0, and subtracted if v < 0."""
 
+    NEAREST_EVEN = 5
+    """One rounding, ties to even: RNE(v*m / 2^s)."""
+
+    FLOOR = 6
+    """One rounding, down: floor(v*m / 2^s)."""
+
+    ODD = 7
+    """floor(v*m / 2^s), the last bit set where the division has a rest."""
+
 
 class FloatRule(IntEnum):
     """Which arithmetic with a real factor. The offset is a second parameter, a float."""

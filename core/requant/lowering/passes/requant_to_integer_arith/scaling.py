@@ -8,6 +8,9 @@ added, scaled again, clamped. The multiplications are those of `requant.kernels.
     NEAREST_UP          (v * m + 2^(s-1)) >> s
     NEAREST_AWAY        v * m / 2^s, ties away from zero
     TOSA_DOUBLE         (v * m + 2^(s-1) +- 2^30) >> s, the last term where s > 31, with the sign of v
+    NEAREST_EVEN        v * m / 2^s, ties to even
+    FLOOR               (v * m) >> s
+    ODD                 (v * m) >> s, the last bit set where the division has a rest
 
 s is a right shift of the whole product. Source: gemmlowp, LiteRT, XNNPACK and TOSA, as `requant.schemes` names them.
 """
@@ -48,6 +51,12 @@ class Multiplication:
         product = self._add(arith.MuliOp(value, self._number(self._multipliers)))
         if rule is FixedPointRule.NEAREST_AWAY:
             return self._divide_away(product, self._shifts)
+        if rule is FixedPointRule.NEAREST_EVEN:
+            return self._shift_even(product, self._shifts)
+        if rule is FixedPointRule.FLOOR:
+            return self._add(arith.ShRSIOp(product, self._number(self._shifts)))
+        if rule is FixedPointRule.ODD:
+            return self._shift_odd(product, self._shifts)
         if rule is FixedPointRule.TOSA_DOUBLE and any(shift > _HIGH_BITS for shift in self._shifts):
             first = [(shift > _HIGH_BITS) << 30 for shift in self._shifts]
             sign = self._add(arith.CmpiOp(value, self._loops.constant(0), "sge"))
@@ -78,6 +87,20 @@ class Multiplication:
         """RNU(value / 2^shift) = (value + 2^(shift-1)) >> shift; 2^-1 counts as 0."""
         half = self._number([(1 << shift) >> 1 for shift in shifts])
         return self._add(arith.ShRSIOp(self._add(arith.AddiOp(value, half)), self._number(shifts)))
+
+    def _shift_even(self, value: SSAValue, shifts: Sequence[int]) -> SSAValue:
+        """RNE(value / 2^shift) = (value + 2^(shift-1) - 1 + last bit that stays) >> shift; with shift 0 the value."""
+        floor = self._add(arith.ShRSIOp(value, self._number(shifts)))
+        last = self._add(arith.AndIOp(floor, self._number([min(shift, 1) for shift in shifts])))
+        below_half = self._add(arith.AddiOp(value, self._number([((1 << shift) - 1) >> 1 for shift in shifts])))
+        return self._add(arith.ShRSIOp(self._add(arith.AddiOp(below_half, last)), self._number(shifts)))
+
+    def _shift_odd(self, value: SSAValue, shifts: Sequence[int]) -> SSAValue:
+        """floor(value / 2^shift), the last bit set where the division has a rest."""
+        floor = self._add(arith.ShRSIOp(value, self._number(shifts)))
+        rest = self._add(arith.AndIOp(value, self._number([(1 << shift) - 1 for shift in shifts])))
+        lost = self._loops.extend(self._add(arith.CmpiOp(rest, self._loops.constant(0), "ne")), signed=False)
+        return self._add(arith.OrIOp(floor, lost))
 
     def _divide_away(self, value: SSAValue, shifts: Sequence[int]) -> SSAValue:
         """RNA(value / 2^shift), as gemmlowp's RoundingDivideByPOT: one more where the rest passes a threshold.

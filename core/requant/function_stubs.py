@@ -114,14 +114,20 @@ def _stub(operation: Operation) -> str:
     if not gives_tensors(operation):
         result = "dict[str, Any] | str | bytes" if operation.files else "dict[str, Any]"
         return _function(name, operation, [], [], result, said)
+    return _giving_arrays(name, operation, [], [], said)
+
+
+def _giving_arrays(name: str, operation: Operation, heads: Sequence[str], more: Sequence[str], said: str) -> str:
+    """Return an operation whose results are arrays, with and without its report if it has one."""
     plain = _arrays(operation)
     if not has_report(operation):
-        return _function(name, operation, [], [], plain, said)
+        return _function(name, operation, heads, more, plain, said)
+    heads, more = ["@overload", *heads], more or [""]
     reported = f"tuple[{_listed_arrays(operation)}, Mapping[str, Any]]"
     return "\n".join(
         [
-            _function(name, operation, ["@overload"], ["", "return_report: Literal[False] = ...,"], plain, said),
-            _function(name, operation, ["@overload"], ["", "return_report: Literal[True],"], reported, ""),
+            _function(name, operation, heads, [*more, "return_report: Literal[False] = ...,"], plain, said),
+            _function(name, operation, heads, [*more, "return_report: Literal[True],"], reported, ""),
         ]
     )
 
@@ -155,7 +161,7 @@ class _Node:
     def _call(self, name: str, heads: list[str], more: list[str]) -> str:
         assert self.operation is not None
         said = f'"""{documentation_of(self.operation)}\n"""'
-        return _function(name, self.operation, heads, more, _arrays(self.operation), said)
+        return _giving_arrays(name, self.operation, heads, more, said)
 
 
 def _systems() -> _Node:

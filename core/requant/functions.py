@@ -118,7 +118,8 @@ def gives_tensors(operation: Operation) -> bool:
 
 def has_report(operation: Operation) -> bool:
     """Return whether there is something to report beside the tensors."""
-    return gives_tensors(operation) and any(not isinstance(each, TensorOutput) for each in operation.reply)
+    reported = operation.trace is not None or any(not isinstance(each, TensorOutput) for each in operation.reply)
+    return gives_tensors(operation) and reported
 
 
 def report_of(operation: Operation, result: Result) -> dict[str, Any]:
@@ -130,9 +131,11 @@ def report_of(operation: Operation, result: Result) -> dict[str, Any]:
     report |= {f"{name}_type": each.type_text for name, each in result.outputs.items()}
     if operation.records is not None and result.records is not None:
         report[operation.records.name] = list(result.records)
-    if operation.trace is not None and result.records is not None:
+    if operation.trace is not None and result.stages:
         stages = {name: array_of(each) for name, each in result.stages.items()}
-        report["trace"] = {operation.trace.records.name: list(result.records), **stages}
+        records = operation.trace.records
+        used = {} if records is None else {records.name: list(result.records or ())}
+        report["trace"] = {**used, **stages}
     return report
 
 

@@ -12,7 +12,7 @@ DESCRIBED: Mapping[str, Operation]
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 SYSTEMS: Mapping[str, Any]
 
-__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "vectors", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "identify", "equivalence", "translate_type", "lower", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
+__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "vectors", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "identify", "equivalence", "translate_type", "lower", "onnx", "com", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
 
 @overload
 def explain_quantize(
@@ -1034,6 +1034,966 @@ class _onnx:
         """
 
 onnx: _onnx
+
+class _com:
+    class _microsoft:
+        @overload
+        @staticmethod
+        def QLinearAdd(
+
+            A: ArrayLike,
+            A_scale: ArrayLike,
+            B: ArrayLike,
+            B_scale: ArrayLike,
+            C_scale: ArrayLike,
+            A_zero_point: ArrayLike | None = ...,
+            B_zero_point: ArrayLike | None = ...,
+            C_zero_point: ArrayLike | None = ...,
+            *,
+            A_type: str | Type | None = ...,
+            A_scale_type: str | Type | None = ...,
+            A_zero_point_type: str | Type | None = ...,
+            B_type: str | Type | None = ...,
+            B_scale_type: str | Type | None = ...,
+            B_zero_point_type: str | Type | None = ...,
+            C_scale_type: str | Type | None = ...,
+            C_zero_point_type: str | Type | None = ...,
+            kernel: str = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[False] = ...,
+        ) -> NDArray[Any]:
+            """Add quantized tensors in f32, with broadcasting.
+
+            A: The first operand.
+            A_scale: One.
+            A_zero_point: One, of the type of A. Default: 0.
+            B: The second, of the type of A. Shapes are broadcast as numpy does.
+            B_scale: One.
+            B_zero_point: One, of the type of B. Default: 0.
+            C_scale: One.
+            C_zero_point: One, of the type of A. Default: 0.
+            A_type, A_scale_type, A_zero_point_type, B_type, B_scale_type, B_zero_point_type, C_scale_type, C_zero_point_type:
+            the types in MLIR syntax. Default: what the arrays are, without scales.
+            kernel: The kernel of mlas to follow.
+            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            implementation: onnxruntime's CPU provider, whose operators these are.
+            return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+            Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
+            """
+
+        @overload
+        @staticmethod
+        def QLinearAdd(
+
+            A: ArrayLike,
+            A_scale: ArrayLike,
+            B: ArrayLike,
+            B_scale: ArrayLike,
+            C_scale: ArrayLike,
+            A_zero_point: ArrayLike | None = ...,
+            B_zero_point: ArrayLike | None = ...,
+            C_zero_point: ArrayLike | None = ...,
+            *,
+            A_type: str | Type | None = ...,
+            A_scale_type: str | Type | None = ...,
+            A_zero_point_type: str | Type | None = ...,
+            B_type: str | Type | None = ...,
+            B_scale_type: str | Type | None = ...,
+            B_zero_point_type: str | Type | None = ...,
+            C_scale_type: str | Type | None = ...,
+            C_zero_point_type: str | Type | None = ...,
+            kernel: str = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[True],
+        ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+        @overload
+        @staticmethod
+        def QLinearMul(
+
+            A: ArrayLike,
+            A_scale: ArrayLike,
+            B: ArrayLike,
+            B_scale: ArrayLike,
+            C_scale: ArrayLike,
+            A_zero_point: ArrayLike | None = ...,
+            B_zero_point: ArrayLike | None = ...,
+            C_zero_point: ArrayLike | None = ...,
+            *,
+            A_type: str | Type | None = ...,
+            A_scale_type: str | Type | None = ...,
+            A_zero_point_type: str | Type | None = ...,
+            B_type: str | Type | None = ...,
+            B_scale_type: str | Type | None = ...,
+            B_zero_point_type: str | Type | None = ...,
+            C_scale_type: str | Type | None = ...,
+            C_zero_point_type: str | Type | None = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[False] = ...,
+        ) -> NDArray[Any]:
+            """Multiply quantized tensors element by element, with broadcasting.
+
+            A: The first operand.
+            A_scale: One.
+            A_zero_point: One, of the type of A. Default: 0.
+            B: The second, of the type of A. Shapes are broadcast as numpy does.
+            B_scale: One.
+            B_zero_point: One, of the type of B. Default: 0.
+            C_scale: One.
+            C_zero_point: One, of the type of A. Default: 0.
+            A_type, A_scale_type, A_zero_point_type, B_type, B_scale_type, B_zero_point_type, C_scale_type, C_zero_point_type:
+            the types in MLIR syntax. Default: what the arrays are, without scales.
+            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            implementation: onnxruntime's CPU provider, whose operators these are.
+            return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+            Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
+            """
+
+        @overload
+        @staticmethod
+        def QLinearMul(
+
+            A: ArrayLike,
+            A_scale: ArrayLike,
+            B: ArrayLike,
+            B_scale: ArrayLike,
+            C_scale: ArrayLike,
+            A_zero_point: ArrayLike | None = ...,
+            B_zero_point: ArrayLike | None = ...,
+            C_zero_point: ArrayLike | None = ...,
+            *,
+            A_type: str | Type | None = ...,
+            A_scale_type: str | Type | None = ...,
+            A_zero_point_type: str | Type | None = ...,
+            B_type: str | Type | None = ...,
+            B_scale_type: str | Type | None = ...,
+            B_zero_point_type: str | Type | None = ...,
+            C_scale_type: str | Type | None = ...,
+            C_zero_point_type: str | Type | None = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[True],
+        ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+        @overload
+        @staticmethod
+        def QLinearSigmoid(
+
+            X: ArrayLike,
+            X_scale: ArrayLike,
+            Y_scale: ArrayLike,
+            X_zero_point: ArrayLike | None = ...,
+            Y_zero_point: ArrayLike | None = ...,
+            *,
+            X_type: str | Type | None = ...,
+            X_scale_type: str | Type | None = ...,
+            X_zero_point_type: str | Type | None = ...,
+            Y_scale_type: str | Type | None = ...,
+            Y_zero_point_type: str | Type | None = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[False] = ...,
+        ) -> NDArray[Any]:
+            """The logistic function of a quantized tensor.
+
+            X: The tensor.
+            X_scale: One.
+            X_zero_point: One, of the type of X. Default: 0.
+            Y_scale: One.
+            Y_zero_point: One, of the type of X. Default: 0.
+            X_type, X_scale_type, X_zero_point_type, Y_scale_type, Y_zero_point_type: the types in MLIR syntax. Default: what
+            the arrays are, without scales.
+            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            implementation: onnxruntime's CPU provider, whose operators these are.
+            return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+            Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
+            """
+
+        @overload
+        @staticmethod
+        def QLinearSigmoid(
+
+            X: ArrayLike,
+            X_scale: ArrayLike,
+            Y_scale: ArrayLike,
+            X_zero_point: ArrayLike | None = ...,
+            Y_zero_point: ArrayLike | None = ...,
+            *,
+            X_type: str | Type | None = ...,
+            X_scale_type: str | Type | None = ...,
+            X_zero_point_type: str | Type | None = ...,
+            Y_scale_type: str | Type | None = ...,
+            Y_zero_point_type: str | Type | None = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[True],
+        ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+        @overload
+        @staticmethod
+        def QLinearLeakyRelu(
+
+            X: ArrayLike,
+            X_scale: ArrayLike,
+            Y_scale: ArrayLike,
+            X_zero_point: ArrayLike | None = ...,
+            Y_zero_point: ArrayLike | None = ...,
+            *,
+            X_type: str | Type | None = ...,
+            X_scale_type: str | Type | None = ...,
+            X_zero_point_type: str | Type | None = ...,
+            Y_scale_type: str | Type | None = ...,
+            Y_zero_point_type: str | Type | None = ...,
+            alpha: float = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[False] = ...,
+        ) -> NDArray[Any]:
+            """A quantized tensor with its negative numbers multiplied by alpha.
+
+            X: The tensor.
+            X_scale: One.
+            X_zero_point: One, of the type of X. Default: 0.
+            Y_scale: One.
+            Y_zero_point: One, of the type of X. Default: 0.
+            X_type, X_scale_type, X_zero_point_type, Y_scale_type, Y_zero_point_type: the types in MLIR syntax. Default: what
+            the arrays are, without scales.
+            alpha: The factor of negative numbers, in f32.
+            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            implementation: onnxruntime's CPU provider, whose operators these are.
+            return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+            Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
+            """
+
+        @overload
+        @staticmethod
+        def QLinearLeakyRelu(
+
+            X: ArrayLike,
+            X_scale: ArrayLike,
+            Y_scale: ArrayLike,
+            X_zero_point: ArrayLike | None = ...,
+            Y_zero_point: ArrayLike | None = ...,
+            *,
+            X_type: str | Type | None = ...,
+            X_scale_type: str | Type | None = ...,
+            X_zero_point_type: str | Type | None = ...,
+            Y_scale_type: str | Type | None = ...,
+            Y_zero_point_type: str | Type | None = ...,
+            alpha: float = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[True],
+        ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+        @overload
+        @staticmethod
+        def QLinearConcat(
+
+            Y_scale: ArrayLike,
+            Y_zero_point: ArrayLike,
+            X_0: ArrayLike,
+            X_0_scale: ArrayLike,
+            X_0_zero_point: ArrayLike,
+            axis: int,
+            *,
+            X_1: ArrayLike | None = ...,
+            X_1_scale: ArrayLike | None = ...,
+            X_1_zero_point: ArrayLike | None = ...,
+            X_2: ArrayLike | None = ...,
+            X_2_scale: ArrayLike | None = ...,
+            X_2_zero_point: ArrayLike | None = ...,
+            X_3: ArrayLike | None = ...,
+            X_3_scale: ArrayLike | None = ...,
+            X_3_zero_point: ArrayLike | None = ...,
+            X_4: ArrayLike | None = ...,
+            X_4_scale: ArrayLike | None = ...,
+            X_4_zero_point: ArrayLike | None = ...,
+            X_5: ArrayLike | None = ...,
+            X_5_scale: ArrayLike | None = ...,
+            X_5_zero_point: ArrayLike | None = ...,
+            X_6: ArrayLike | None = ...,
+            X_6_scale: ArrayLike | None = ...,
+            X_6_zero_point: ArrayLike | None = ...,
+            X_7: ArrayLike | None = ...,
+            X_7_scale: ArrayLike | None = ...,
+            X_7_zero_point: ArrayLike | None = ...,
+            Y_scale_type: str | Type | None = ...,
+            Y_zero_point_type: str | Type | None = ...,
+            X_0_type: str | Type | None = ...,
+            X_0_scale_type: str | Type | None = ...,
+            X_0_zero_point_type: str | Type | None = ...,
+            X_1_type: str | Type | None = ...,
+            X_1_scale_type: str | Type | None = ...,
+            X_1_zero_point_type: str | Type | None = ...,
+            X_2_type: str | Type | None = ...,
+            X_2_scale_type: str | Type | None = ...,
+            X_2_zero_point_type: str | Type | None = ...,
+            X_3_type: str | Type | None = ...,
+            X_3_scale_type: str | Type | None = ...,
+            X_3_zero_point_type: str | Type | None = ...,
+            X_4_type: str | Type | None = ...,
+            X_4_scale_type: str | Type | None = ...,
+            X_4_zero_point_type: str | Type | None = ...,
+            X_5_type: str | Type | None = ...,
+            X_5_scale_type: str | Type | None = ...,
+            X_5_zero_point_type: str | Type | None = ...,
+            X_6_type: str | Type | None = ...,
+            X_6_scale_type: str | Type | None = ...,
+            X_6_zero_point_type: str | Type | None = ...,
+            X_7_type: str | Type | None = ...,
+            X_7_scale_type: str | Type | None = ...,
+            X_7_zero_point_type: str | Type | None = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[False] = ...,
+        ) -> NDArray[Any]:
+            """Join up to 8 quantized tensors along an axis, requantized to one scale and zero point.
+
+            Y_scale: One.
+            Y_zero_point: One, of the type of all tensors.
+            X_0: Tensor 0.
+            X_0_scale: One, of tensor 0.
+            X_0_zero_point: One, of tensor 0.
+            X_1: Tensor 1.
+            X_1_scale: One, of tensor 1.
+            X_1_zero_point: One, of tensor 1.
+            X_2: Tensor 2.
+            X_2_scale: One, of tensor 2.
+            X_2_zero_point: One, of tensor 2.
+            X_3: Tensor 3.
+            X_3_scale: One, of tensor 3.
+            X_3_zero_point: One, of tensor 3.
+            X_4: Tensor 4.
+            X_4_scale: One, of tensor 4.
+            X_4_zero_point: One, of tensor 4.
+            X_5: Tensor 5.
+            X_5_scale: One, of tensor 5.
+            X_5_zero_point: One, of tensor 5.
+            X_6: Tensor 6.
+            X_6_scale: One, of tensor 6.
+            X_6_zero_point: One, of tensor 6.
+            X_7: Tensor 7.
+            X_7_scale: One, of tensor 7.
+            X_7_zero_point: One, of tensor 7.
+            Y_scale_type, Y_zero_point_type, X_0_type, X_0_scale_type, X_0_zero_point_type, X_1_type, X_1_scale_type,
+            X_1_zero_point_type, X_2_type, X_2_scale_type, X_2_zero_point_type, X_3_type, X_3_scale_type, X_3_zero_point_type,
+            X_4_type, X_4_scale_type, X_4_zero_point_type, X_5_type, X_5_scale_type, X_5_zero_point_type, X_6_type,
+            X_6_scale_type, X_6_zero_point_type, X_7_type, X_7_scale_type, X_7_zero_point_type: the types in MLIR syntax.
+            Default: what the arrays are, without scales.
+            axis: The dimension; negative values count from the end.
+            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            implementation: onnxruntime's CPU provider, whose operators these are.
+            return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+            Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
+            """
+
+        @overload
+        @staticmethod
+        def QLinearConcat(
+
+            Y_scale: ArrayLike,
+            Y_zero_point: ArrayLike,
+            X_0: ArrayLike,
+            X_0_scale: ArrayLike,
+            X_0_zero_point: ArrayLike,
+            axis: int,
+            *,
+            X_1: ArrayLike | None = ...,
+            X_1_scale: ArrayLike | None = ...,
+            X_1_zero_point: ArrayLike | None = ...,
+            X_2: ArrayLike | None = ...,
+            X_2_scale: ArrayLike | None = ...,
+            X_2_zero_point: ArrayLike | None = ...,
+            X_3: ArrayLike | None = ...,
+            X_3_scale: ArrayLike | None = ...,
+            X_3_zero_point: ArrayLike | None = ...,
+            X_4: ArrayLike | None = ...,
+            X_4_scale: ArrayLike | None = ...,
+            X_4_zero_point: ArrayLike | None = ...,
+            X_5: ArrayLike | None = ...,
+            X_5_scale: ArrayLike | None = ...,
+            X_5_zero_point: ArrayLike | None = ...,
+            X_6: ArrayLike | None = ...,
+            X_6_scale: ArrayLike | None = ...,
+            X_6_zero_point: ArrayLike | None = ...,
+            X_7: ArrayLike | None = ...,
+            X_7_scale: ArrayLike | None = ...,
+            X_7_zero_point: ArrayLike | None = ...,
+            Y_scale_type: str | Type | None = ...,
+            Y_zero_point_type: str | Type | None = ...,
+            X_0_type: str | Type | None = ...,
+            X_0_scale_type: str | Type | None = ...,
+            X_0_zero_point_type: str | Type | None = ...,
+            X_1_type: str | Type | None = ...,
+            X_1_scale_type: str | Type | None = ...,
+            X_1_zero_point_type: str | Type | None = ...,
+            X_2_type: str | Type | None = ...,
+            X_2_scale_type: str | Type | None = ...,
+            X_2_zero_point_type: str | Type | None = ...,
+            X_3_type: str | Type | None = ...,
+            X_3_scale_type: str | Type | None = ...,
+            X_3_zero_point_type: str | Type | None = ...,
+            X_4_type: str | Type | None = ...,
+            X_4_scale_type: str | Type | None = ...,
+            X_4_zero_point_type: str | Type | None = ...,
+            X_5_type: str | Type | None = ...,
+            X_5_scale_type: str | Type | None = ...,
+            X_5_zero_point_type: str | Type | None = ...,
+            X_6_type: str | Type | None = ...,
+            X_6_scale_type: str | Type | None = ...,
+            X_6_zero_point_type: str | Type | None = ...,
+            X_7_type: str | Type | None = ...,
+            X_7_scale_type: str | Type | None = ...,
+            X_7_zero_point_type: str | Type | None = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[True],
+        ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+        @overload
+        @staticmethod
+        def QLinearWhere(
+
+            condition: ArrayLike,
+            X: ArrayLike,
+            x_scale: ArrayLike,
+            x_zero_point: ArrayLike,
+            Y: ArrayLike,
+            y_scale: ArrayLike,
+            y_zero_point: ArrayLike,
+            z_scale: ArrayLike,
+            z_zero_point: ArrayLike,
+            *,
+            condition_type: str | Type | None = ...,
+            X_type: str | Type | None = ...,
+            x_scale_type: str | Type | None = ...,
+            x_zero_point_type: str | Type | None = ...,
+            Y_type: str | Type | None = ...,
+            y_scale_type: str | Type | None = ...,
+            y_zero_point_type: str | Type | None = ...,
+            z_scale_type: str | Type | None = ...,
+            z_zero_point_type: str | Type | None = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[False] = ...,
+        ) -> NDArray[Any]:
+            """Elements of one or the other of two quantized tensors, requantized to one scale and zero point.
+
+            condition: Whether to take X. Shapes are broadcast as numpy does.
+            X: The tensor.
+            x_scale: One.
+            x_zero_point: One, of the type of X.
+            Y: The other tensor, of the type of X.
+            y_scale: One.
+            y_zero_point: One, of the type of X.
+            z_scale: One.
+            z_zero_point: One, of the type of X.
+            condition_type, X_type, x_scale_type, x_zero_point_type, Y_type, y_scale_type, y_zero_point_type, z_scale_type,
+            z_zero_point_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            implementation: onnxruntime's CPU provider, whose operators these are.
+            return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+            Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
+            """
+
+        @overload
+        @staticmethod
+        def QLinearWhere(
+
+            condition: ArrayLike,
+            X: ArrayLike,
+            x_scale: ArrayLike,
+            x_zero_point: ArrayLike,
+            Y: ArrayLike,
+            y_scale: ArrayLike,
+            y_zero_point: ArrayLike,
+            z_scale: ArrayLike,
+            z_zero_point: ArrayLike,
+            *,
+            condition_type: str | Type | None = ...,
+            X_type: str | Type | None = ...,
+            x_scale_type: str | Type | None = ...,
+            x_zero_point_type: str | Type | None = ...,
+            Y_type: str | Type | None = ...,
+            y_scale_type: str | Type | None = ...,
+            y_zero_point_type: str | Type | None = ...,
+            z_scale_type: str | Type | None = ...,
+            z_zero_point_type: str | Type | None = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[True],
+        ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+        @overload
+        @staticmethod
+        def QLinearGlobalAveragePool(
+
+            X: ArrayLike,
+            x_scale: ArrayLike,
+            y_scale: ArrayLike,
+            x_zero_point: ArrayLike | None = ...,
+            y_zero_point: ArrayLike | None = ...,
+            *,
+            X_type: str | Type | None = ...,
+            x_scale_type: str | Type | None = ...,
+            x_zero_point_type: str | Type | None = ...,
+            y_scale_type: str | Type | None = ...,
+            y_zero_point_type: str | Type | None = ...,
+            channels_last: int = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[False] = ...,
+        ) -> NDArray[Any]:
+            """The mean of each channel of a quantized tensor.
+
+            X: [N, C, D1, .., Dn], or with channels_last [N, D1, .., Dn, C].
+            x_scale: One.
+            x_zero_point: One, of the type of X. Default: 0.
+            y_scale: One.
+            y_zero_point: One, of the type of X. Default: 0.
+            X_type, x_scale_type, x_zero_point_type, y_scale_type, y_zero_point_type: the types in MLIR syntax. Default: what
+            the arrays are, without scales.
+            channels_last: 1: the channels are the last dimension of X and Y.
+            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            implementation: onnxruntime's CPU provider, whose operators these are.
+            return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+            Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
+            """
+
+        @overload
+        @staticmethod
+        def QLinearGlobalAveragePool(
+
+            X: ArrayLike,
+            x_scale: ArrayLike,
+            y_scale: ArrayLike,
+            x_zero_point: ArrayLike | None = ...,
+            y_zero_point: ArrayLike | None = ...,
+            *,
+            X_type: str | Type | None = ...,
+            x_scale_type: str | Type | None = ...,
+            x_zero_point_type: str | Type | None = ...,
+            y_scale_type: str | Type | None = ...,
+            y_zero_point_type: str | Type | None = ...,
+            channels_last: int = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[True],
+        ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+        @overload
+        @staticmethod
+        def QLinearAveragePool(
+
+            X: ArrayLike,
+            x_scale: ArrayLike,
+            y_scale: ArrayLike,
+            kernel_shape: Sequence[int],
+            *,
+            x_zero_point: ArrayLike | None = ...,
+            y_zero_point: ArrayLike | None = ...,
+            X_type: str | Type | None = ...,
+            x_scale_type: str | Type | None = ...,
+            x_zero_point_type: str | Type | None = ...,
+            y_scale_type: str | Type | None = ...,
+            y_zero_point_type: str | Type | None = ...,
+            auto_pad: str = ...,
+            ceil_mode: int = ...,
+            channels_last: int = ...,
+            count_include_pad: int = ...,
+            pads: Sequence[int] | None = ...,
+            strides: Sequence[int] | None = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[False] = ...,
+        ) -> NDArray[Any]:
+            """The means of the windows of a quantized tensor, in any number of spatial dimensions.
+
+            X: [N, C, D1, .., Dn], or with channels_last [N, D1, .., Dn, C].
+            x_scale: One.
+            x_zero_point: One, of the type of X. Default: 0.
+            y_scale: One.
+            y_zero_point: One, of the type of X. Default: 0.
+            X_type, x_scale_type, x_zero_point_type, y_scale_type, y_zero_point_type: the types in MLIR syntax. Default: what
+            the arrays are, without scales.
+            auto_pad: How x is padded with its zero point. SAME_UPPER and SAME_LOWER give ceil(D / stride), with odd padding at
+            the end or at the beginning.
+            ceil_mode: 1: the last window may reach beyond the padding.
+            channels_last: 1: the channels are the last dimension of X and Y.
+            count_include_pad: 1: padding counts as elements that are zero.
+            kernel_shape: The window.
+            pads: Padding at the beginning of each spatial dimension, then at the end of each; with auto_pad NOTSET only.
+            Default: 0.
+            strides: Stride along each spatial dimension. Default: 1.
+            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            implementation: onnxruntime's CPU provider, whose operators these are.
+            return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+            Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
+            """
+
+        @overload
+        @staticmethod
+        def QLinearAveragePool(
+
+            X: ArrayLike,
+            x_scale: ArrayLike,
+            y_scale: ArrayLike,
+            kernel_shape: Sequence[int],
+            *,
+            x_zero_point: ArrayLike | None = ...,
+            y_zero_point: ArrayLike | None = ...,
+            X_type: str | Type | None = ...,
+            x_scale_type: str | Type | None = ...,
+            x_zero_point_type: str | Type | None = ...,
+            y_scale_type: str | Type | None = ...,
+            y_zero_point_type: str | Type | None = ...,
+            auto_pad: str = ...,
+            ceil_mode: int = ...,
+            channels_last: int = ...,
+            count_include_pad: int = ...,
+            pads: Sequence[int] | None = ...,
+            strides: Sequence[int] | None = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[True],
+        ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+        @overload
+        @staticmethod
+        def QLinearSoftmax(
+
+            X: ArrayLike,
+            X_scale: ArrayLike,
+            Y_scale: ArrayLike,
+            Y_zero_point: ArrayLike,
+            opset: int,
+            *,
+            X_zero_point: ArrayLike | None = ...,
+            X_type: str | Type | None = ...,
+            X_scale_type: str | Type | None = ...,
+            X_zero_point_type: str | Type | None = ...,
+            Y_scale_type: str | Type | None = ...,
+            Y_zero_point_type: str | Type | None = ...,
+            axis: int = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[False] = ...,
+        ) -> NDArray[Any]:
+            """Softmax of a quantized tensor along an axis, from a table of exponentials.
+
+            X: The tensor.
+            X_scale: One.
+            X_zero_point: One, of the type of X. Default: 0.
+            Y_scale: One.
+            Y_zero_point: One, of the type of X.
+            X_type, X_scale_type, X_zero_point_type, Y_scale_type, Y_zero_point_type: the types in MLIR syntax. Default: what
+            the arrays are, without scales.
+            axis: The reduced dimension, or the first of them with opset below 13.
+            opset: The opset of the Softmax that it stands for; from 13 on it reduces one dimension.
+            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            implementation: onnxruntime's CPU provider, whose operators these are.
+            return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+            Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
+            """
+
+        @overload
+        @staticmethod
+        def QLinearSoftmax(
+
+            X: ArrayLike,
+            X_scale: ArrayLike,
+            Y_scale: ArrayLike,
+            Y_zero_point: ArrayLike,
+            opset: int,
+            *,
+            X_zero_point: ArrayLike | None = ...,
+            X_type: str | Type | None = ...,
+            X_scale_type: str | Type | None = ...,
+            X_zero_point_type: str | Type | None = ...,
+            Y_scale_type: str | Type | None = ...,
+            Y_zero_point_type: str | Type | None = ...,
+            axis: int = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[True],
+        ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+        @overload
+        @staticmethod
+        def QGemm(
+
+            A: ArrayLike,
+            a_scale: ArrayLike,
+            a_zero_point: ArrayLike,
+            B: ArrayLike,
+            b_scale: ArrayLike,
+            b_zero_point: ArrayLike,
+            C: ArrayLike | None = ...,
+            y_scale: ArrayLike | None = ...,
+            y_zero_point: ArrayLike | None = ...,
+            *,
+            A_type: str | Type | None = ...,
+            a_scale_type: str | Type | None = ...,
+            a_zero_point_type: str | Type | None = ...,
+            B_type: str | Type | None = ...,
+            b_scale_type: str | Type | None = ...,
+            b_zero_point_type: str | Type | None = ...,
+            C_type: str | Type | None = ...,
+            y_scale_type: str | Type | None = ...,
+            y_zero_point_type: str | Type | None = ...,
+            alpha: float = ...,
+            transA: int = ...,
+            transB: int = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[False] = ...,
+        ) -> NDArray[Any]:
+            """Quantized matrix product, transposed or not, with an addend, as quantized or real numbers.
+
+            A: [M, K], with transA [K, M].
+            a_scale: One.
+            a_zero_point: One, of the type of A.
+            B: [K, N], with transB [N, K].
+            b_scale: One, or one for each column.
+            b_zero_point: One, or one for each column, of the type of B.
+            C: What is added to the sums, of the shape of Y or broadcast to it.
+            y_scale: One. Absent: Y is of f32.
+            y_zero_point: One, of the type of Y.
+            A_type, a_scale_type, a_zero_point_type, B_type, b_scale_type, b_zero_point_type, C_type, y_scale_type,
+            y_zero_point_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+            alpha: A factor of the product, in f32.
+            transA: 1: A is transposed.
+            transB: 1: B is transposed.
+            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            implementation: onnxruntime's CPU provider, whose operators these are.
+            return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+            Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
+            """
+
+        @overload
+        @staticmethod
+        def QGemm(
+
+            A: ArrayLike,
+            a_scale: ArrayLike,
+            a_zero_point: ArrayLike,
+            B: ArrayLike,
+            b_scale: ArrayLike,
+            b_zero_point: ArrayLike,
+            C: ArrayLike | None = ...,
+            y_scale: ArrayLike | None = ...,
+            y_zero_point: ArrayLike | None = ...,
+            *,
+            A_type: str | Type | None = ...,
+            a_scale_type: str | Type | None = ...,
+            a_zero_point_type: str | Type | None = ...,
+            B_type: str | Type | None = ...,
+            b_scale_type: str | Type | None = ...,
+            b_zero_point_type: str | Type | None = ...,
+            C_type: str | Type | None = ...,
+            y_scale_type: str | Type | None = ...,
+            y_zero_point_type: str | Type | None = ...,
+            alpha: float = ...,
+            transA: int = ...,
+            transB: int = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[True],
+        ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+        @overload
+        @staticmethod
+        def MatMulIntegerToFloat(
+
+            A: ArrayLike,
+            B: ArrayLike,
+            a_scale: ArrayLike,
+            b_scale: ArrayLike,
+            a_zero_point: ArrayLike | None = ...,
+            b_zero_point: ArrayLike | None = ...,
+            bias: ArrayLike | None = ...,
+            *,
+            A_type: str | Type | None = ...,
+            B_type: str | Type | None = ...,
+            a_scale_type: str | Type | None = ...,
+            b_scale_type: str | Type | None = ...,
+            a_zero_point_type: str | Type | None = ...,
+            b_zero_point_type: str | Type | None = ...,
+            bias_type: str | Type | None = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[False] = ...,
+        ) -> NDArray[Any]:
+            """Quantized matrix product as real numbers, with an optional bias.
+
+            A: [.., M, K], or [K].
+            B: [.., K, N], or [K].
+            a_scale: One.
+            b_scale: One, or one for each column.
+            a_zero_point: One, of the type of A. Default: 0.
+            b_zero_point: One, or one for each column, of the type of B. Default: 0.
+            bias: One for each column.
+            A_type, B_type, a_scale_type, b_scale_type, a_zero_point_type, b_zero_point_type, bias_type: the types in MLIR
+            syntax. Default: what the arrays are, without scales.
+            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            implementation: onnxruntime's CPU provider, whose operators these are.
+            return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+            Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
+            """
+
+        @overload
+        @staticmethod
+        def MatMulIntegerToFloat(
+
+            A: ArrayLike,
+            B: ArrayLike,
+            a_scale: ArrayLike,
+            b_scale: ArrayLike,
+            a_zero_point: ArrayLike | None = ...,
+            b_zero_point: ArrayLike | None = ...,
+            bias: ArrayLike | None = ...,
+            *,
+            A_type: str | Type | None = ...,
+            B_type: str | Type | None = ...,
+            a_scale_type: str | Type | None = ...,
+            b_scale_type: str | Type | None = ...,
+            a_zero_point_type: str | Type | None = ...,
+            b_zero_point_type: str | Type | None = ...,
+            bias_type: str | Type | None = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[True],
+        ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+        @overload
+        @staticmethod
+        def DynamicQuantizeMatMul(
+
+            A: ArrayLike,
+            B: ArrayLike,
+            b_scale: ArrayLike,
+            b_zero_point: ArrayLike | None = ...,
+            bias: ArrayLike | None = ...,
+            *,
+            A_type: str | Type | None = ...,
+            B_type: str | Type | None = ...,
+            b_scale_type: str | Type | None = ...,
+            b_zero_point_type: str | Type | None = ...,
+            bias_type: str | Type | None = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[False] = ...,
+        ) -> NDArray[Any]:
+            """Product of real numbers, quantized to ui8 by their range, and a quantized matrix, as real numbers.
+
+            A: [.., M, K], or [K].
+            B: [.., K, N], or [K].
+            b_scale: One, or one for each column.
+            b_zero_point: One, or one for each column, of the type of B. Default: 0.
+            bias: One for each column.
+            A_type, B_type, b_scale_type, b_zero_point_type, bias_type: the types in MLIR syntax. Default: what the arrays are,
+            without scales.
+            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            implementation: onnxruntime's CPU provider, whose operators these are.
+            return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+            Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
+            """
+
+        @overload
+        @staticmethod
+        def DynamicQuantizeMatMul(
+
+            A: ArrayLike,
+            B: ArrayLike,
+            b_scale: ArrayLike,
+            b_zero_point: ArrayLike | None = ...,
+            bias: ArrayLike | None = ...,
+            *,
+            A_type: str | Type | None = ...,
+            B_type: str | Type | None = ...,
+            b_scale_type: str | Type | None = ...,
+            b_zero_point_type: str | Type | None = ...,
+            bias_type: str | Type | None = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[True],
+        ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+        @overload
+        @staticmethod
+        def MatMulNBits(
+
+            B: ArrayLike,
+            scales: ArrayLike,
+            K: int,
+            N: int,
+            block_size: int,
+            *,
+            zero_points: ArrayLike | None = ...,
+            B_type: str | Type | None = ...,
+            scales_type: str | Type | None = ...,
+            zero_points_type: str | Type | None = ...,
+            bits: int = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[False] = ...,
+        ) -> NDArray[Any]:
+            """The weights that MatMulNBits multiplies with, dequantized from 2, 4 or 8 bits in blocks.
+
+            B: [N, ceil(K / block_size), block_size * bits / 8], low bits first.
+            scales: One for each block.
+            zero_points: One for each block: packed like B, each of N on its own, or with 4 bits of f32. Default: 2^(bits - 1).
+            B_type, scales_type, zero_points_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+            K: The rows of the weights that are multiplied.
+            N: Their columns.
+            bits: 2, 4 or 8.
+            block_size: Weights of a scale: a power of two from 16 on.
+            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            implementation: onnxruntime's CPU provider, whose operators these are.
+            return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+            Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
+            """
+
+        @overload
+        @staticmethod
+        def MatMulNBits(
+
+            B: ArrayLike,
+            scales: ArrayLike,
+            K: int,
+            N: int,
+            block_size: int,
+            *,
+            zero_points: ArrayLike | None = ...,
+            B_type: str | Type | None = ...,
+            scales_type: str | Type | None = ...,
+            zero_points_type: str | Type | None = ...,
+            bits: int = ...,
+            trace: bool = ...,
+            implementation: str = ...,
+            return_report: Literal[True],
+        ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    microsoft: _microsoft
+
+com: _com
 
 class _onednn:
     @staticmethod

@@ -129,7 +129,7 @@ def _part(part: Part) -> tuple[str, ...]:
 
 
 def _trace(trace: Trace) -> tuple[str, ...]:
-    names = [trace.records.name, *(each.name for each in trace.stages)]
+    names = [*([] if trace.records is None else [trace.records.name]), *(each.name for each in trace.stages)]
     return "`trace`", "", f"{trace.description} Members: {', '.join(f'`{each}`' for each in names)}."
 
 

@@ -206,11 +206,11 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """The intermediate values that an operation gives if its option `trace` is true."""
+    """The intermediate values that an operation gives if its option `trace` is true, and records of what it used."""
 
     title: str
     description: str
-    records: Records
+    records: Records | None
     stages: tuple[TensorOutput, ...]
 
 

@@ -125,7 +125,9 @@ class Operator:
     one of the system itself. `implementations` are those that can be chosen between, the default first, and the same
     for all operators of a system. `operation` is what clients call it, where that of `name` is taken by another route.
     `plan` checks what the operator demands beyond names and types and returns the work, with its size where that does
-    not follow from the operands'. `example` has the operands as JSON tensors and the attributes: a call that works.
+    not follow from the operands'. `stages` are intermediate values, which a call whose attribute `trace` is true gives
+    beside its outputs, as far as its arithmetic has them. `example` has the operands as JSON tensors and the
+    attributes: a call that works.
     """
 
     system: str
@@ -138,6 +140,7 @@ class Operator:
     plan: Callable[[OperatorCall], Run | Work]
     example: Mapping[str, Any]
     attributes: tuple[Attribute, ...] = ()
+    stages: tuple[Operand, ...] = ()
     versions: tuple[int, ...] = ()
     last_version: int = 1
     operation: str = ""

@@ -17,6 +17,7 @@ from requant.description import (
     TensorInput,
     TensorOutput,
     TensorValue,
+    Trace,
 )
 from requant.errors import UnsupportedError, excerpt
 from requant.mlir.printer import print_type
@@ -52,7 +53,17 @@ def operation_of(operator: Operator) -> Operation:
         reply_description="",
         plan=plan,
         example=operator.example,
+        trace=_trace(operator),
     )
+
+
+def _trace(operator: Operator) -> Trace | None:
+    if not operator.stages:
+        return None
+    stages = tuple(
+        TensorOutput(name=each.name, description=each.description) for each in (*operator.stages, *operator.outputs)
+    )
+    return Trace(title="", description="", records=None, stages=stages)
 
 
 def _choice_of_version(operator: Operator) -> list[Option]:
@@ -95,7 +106,9 @@ def _planned(operator: Operator, call: OperationCall) -> PlannedWork:
         operands = {name: TensorValue(call.types[name], array) for name, array in arrays.items()}
         opset, implementation = call.options.get("opset"), call.options["implementation"]
         checked = checked_call(operator, opset, implementation, operands, attributes)
-        return Result(operator.work_of(checked).run(), {})
+        found = operator.work_of(checked).run()
+        outputs = {each.name: found[each.name] for each in operator.outputs}
+        return Result(outputs, stages=found if len(found) > len(outputs) else {})
 
     operands = {name: _stored(type_) for name, type_ in call.types.items()}
     return PlannedWork(operands=operands, run=run, byte_count=0)

@@ -18,28 +18,38 @@ from tests.interop.operators.typed_arrays import NAMES, Array, array_of, operand
 
 ort: Any = pytest.importorskip("onnxruntime")
 
-PROTO = {name: number for number, name in TENSOR_PROTO.items()}
+PROTO = {name: number for number, name in TENSOR_PROTO.items()} | {"ui1": onnx.TensorProto.BOOL}
 
 
 @dataclass
 class Node:
-    """One node with its inputs by the operator's names, those that are absent left out."""
+    """One node with its inputs by the operator's names, those that are absent left out.
+
+    In a domain other than ONNX's the checker knows no operator, and is not asked. Inputs that the operator does not
+    have here are the first.
+    """
 
     operator: str
     opset: int
     inputs: dict[str, Array]
     attributes: dict[str, Any] = field(default_factory=dict)
+    domain: str = ""
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.domain or 'onnx'}.{self.operator}"
 
     @property
     def model(self) -> Any:
         """The model, its inputs with their shapes."""
         output = onnx.helper.make_empty_tensor_value_info("y")
-        slots = OPERATORS[f"onnx.{self.operator}"].inputs
-        names = [slot.name if slot.name in self.inputs else "" for slot in slots]
+        slots = [slot.name for slot in OPERATORS[self.full_name].inputs]
+        slots = [name for name in self.inputs if name not in slots] + slots
+        names = [name if name in self.inputs else "" for name in slots]
         while not names[-1]:
             names.pop()
         graph = onnx.helper.make_graph(
-            [onnx.helper.make_node(self.operator, names, ["y"], **self.attributes)],
+            [onnx.helper.make_node(self.operator, names, ["y"], domain=self.domain, **self.attributes)],
             "g",
             [
                 onnx.helper.make_tensor_value_info(name, PROTO[NAMES[array.dtype]], array.shape)
@@ -47,7 +57,12 @@ class Node:
             ],
             [output],
         )
-        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", self.opset)], ir_version=10)
+        domains = [onnx.helper.make_opsetid("", self.opset)]
+        if self.domain:
+            domains.append(onnx.helper.make_opsetid(self.domain, 1))
+        model = onnx.helper.make_model(graph, opset_imports=domains, ir_version=10)
+        if self.domain:
+            return model
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, check_type=True)
         onnx.checker.check_model(inferred)
         return inferred
@@ -57,7 +72,7 @@ class Node:
         return f"{self.operator}-{self.opset} {inputs} {self.attributes}"
 
     def ours(self, implementation: str) -> Array:
-        operator = OPERATORS[f"onnx.{self.operator}"]
+        operator = OPERATORS[self.full_name]
         inputs = {name: operand(array) for name, array in self.inputs.items()}
         call = checked_call(operator, self.opset, implementation, inputs, self.attributes)
         return array_of(next(iter(operator.work_of(call).run().values())))

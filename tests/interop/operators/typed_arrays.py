@@ -24,6 +24,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
         "i4": ml_dtypes.int4, "ui4": ml_dtypes.uint4, "i2": ml_dtypes.int2, "ui2": ml_dtypes.uint2,
         "f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz, "f8E5M2": ml_dtypes.float8_e5m2,
         "f8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz, "f4E2M1FN": ml_dtypes.float4_e2m1fn,
+        "ui1": np.bool_,
         "f6E2M3FN": ml_dtypes.float6_e2m3fn, "f6E3M2FN": ml_dtypes.float6_e3m2fn, "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
     }.items()
 }  # fmt: skip
@@ -36,7 +37,7 @@ def kept(array: Array) -> Array:
     flat = np.ascontiguousarray(array).reshape(-1)
     if name in ("i4", "i2"):
         return flat.astype(np.int8)
-    if name in ("ui4", "ui2"):
+    if name in ("ui4", "ui2", "ui1"):
         return flat.astype(np.uint8)
     return flat.view(f"u{flat.itemsize}") if name == "bf16" or name[:2] in ("f4", "f6", "f8") else flat
 
@@ -59,7 +60,7 @@ def as_json(array: Array) -> dict[str, str]:
 def from_kept(flat: Array, name: str, shape: tuple[int, ...]) -> Array:
     """The array of numpy or ml_dtypes that kept elements stand for."""
     dtype = DTYPES[name]
-    integer_below_a_byte = name.lstrip("ui") in ("4", "2")
+    integer_below_a_byte = name.lstrip("ui") in ("4", "2", "1")
     return (flat.astype(dtype) if integer_below_a_byte else flat.view(dtype)).reshape(shape)
 
 

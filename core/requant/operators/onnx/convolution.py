@@ -111,18 +111,18 @@ class Convolution:
             raise TypeFitError(f"x has rank {len(x.shape)}; a convolution takes 3 or more", pointer="/inputs/x")
         if len(w.shape) != len(x.shape):
             raise TypeFitError(f"w has rank {len(w.shape)}, and x {len(x.shape)}; the same", pointer="/inputs/w")
-        kernel = _listed(call, "kernel_shape", rank, w.shape[2:])
+        kernel = listed(call, "kernel_shape", rank, w.shape[2:])
         if kernel != w.shape[2:]:
             raise ParameterError(
                 f"kernel_shape is {list(kernel)}, and w has {list(w.shape[2:])}", pointer="/attributes/kernel_shape"
             )
-        strides, dilations = (_listed(call, name, rank, (1,) * rank) for name in ("strides", "dilations"))
+        strides, dilations = (listed(call, name, rank, (1,) * rank) for name in ("strides", "dilations"))
         padding = _PADDINGS[call.text("auto_pad")]
         if padding is not Padding.EXPLICIT and call.list("pads") is not None:
             raise ParameterError(
                 f"pads cannot be given with auto_pad {call.text('auto_pad')}", pointer="/attributes/pads"
             )
-        pads = _listed(call, "pads", 2 * rank, (0,) * 2 * rank)
+        pads = listed(call, "pads", 2 * rank, (0,) * 2 * rank)
         if rank == 1:
             x_shape, w_shape = (*x.shape[:2], 1, *x.shape[2:]), (*w.shape[:2], 1, *w.shape[2:])
             strides, dilations, pads, rank = (1, *strides), (1, *dilations), (0, pads[0], 0, pads[1]), 2
@@ -210,7 +210,7 @@ class Convolution:
         return np.ascontiguousarray(np.moveaxis(laid, 1 + len(places), 1)).reshape(-1)
 
 
-def _listed(call: OperatorCall, name: str, count: int, default: tuple[int, ...]) -> tuple[int, ...]:
+def listed(call: OperatorCall, name: str, count: int, default: tuple[int, ...]) -> tuple[int, ...]:
     """Return a list of integers, or the default. Raise ParameterError for another length."""
     values = call.list(name)
     if values is None:

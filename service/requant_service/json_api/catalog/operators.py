@@ -67,6 +67,9 @@ class OperatorPage(ReplyModel):
     inputs: list[OperatorOperand]
     outputs: list[OperatorOperand]
     attributes: list[OperatorAttribute]
+    stages: list[OperatorOperand] = Field(
+        default=ABSENT, description="What the attribute trace adds to a reply. Absent if it has no such attribute."
+    )
     deviations: list[str] = Field(description="Deliberate differences from the system or its specification.")
     conformance: dict[str, Conformance] = Field(
         default=ABSENT, description="What was compared with the system. Absent from the list of operators."
@@ -87,6 +90,9 @@ def route_path(operator: Operator) -> str:
 def operator_page(operator: Operator) -> OperatorPage:
     """Return the page of an operator."""
     versioned = bool(operator.versions)
+    said: dict[str, Any] = {}
+    if operator.stages:
+        said["stages"] = [_operand(each, versioned=versioned) for each in operator.stages]
     return OperatorPage(
         name=operator.full_name,
         system=operator.system,
@@ -101,6 +107,7 @@ def operator_page(operator: Operator) -> OperatorPage:
         outputs=[_operand(each, versioned=versioned) for each in operator.outputs],
         attributes=[_attribute(each, versioned=versioned) for each in operator.attributes],
         deviations=list(operator.deviations),
+        **said,
     )
 
 

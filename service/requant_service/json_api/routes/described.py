@@ -326,8 +326,8 @@ class _Exchange:
                         write("report", plain_text(report))
                     else:
                         members["report"] = report
-        if self._operation.trace is not None and result.records is not None:
-            records = self._operation.trace.records
+        trace = self._operation.trace
+        if trace is not None and (records := trace.records) is not None and result.records is not None:
             write("trace", b"{" + _label(records.name), json_text(result.records))
             for name, value in result.stages.items():
                 pieces += [b"," + _label(name), *self._tensor(value, result)]

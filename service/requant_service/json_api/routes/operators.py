@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from requant.description import Kind, TensorValue, Value
 from requant.errors import default_pointer
-from requant.operators.description import Operator
+from requant.operators.description import Operand, Operator
 from requant.operators.registry import OPERATORS
 from requant.plan.operands import static_shape
 from requant_service.http.json_body import MEDIA_TYPE, receive_json
@@ -56,14 +56,20 @@ def _read_attributes(call: RequestModel, operator: Operator, settings: Settings)
     return values
 
 
-def _reply(outputs: Mapping[str, TensorValue], settings: Settings, *, in_values: bool) -> Response:
-    """Write the outputs, as values if that is asked for and none of them is too large."""
-    in_values = in_values and all(each.data.size <= settings.max_values for each in outputs.values())
-    pieces: list[Buffer] = [b'{"outputs":{']
-    for index, (name, tensor) in enumerate(outputs.items()):
-        pieces.append((b"," if index else b"") + json_text(name) + b":")
-        pieces += output_pieces(tensor.type, tensor.data, in_values=in_values)
-    return BuffersResponse([*pieces, b"}}"], MEDIA_TYPE)
+def _reply(operator: Operator, found: Mapping[str, TensorValue], settings: Settings, *, in_values: bool) -> Response:
+    """Write outputs and stages, as values if that is asked for and none of them is too large."""
+    in_values = in_values and all(each.data.size <= settings.max_values for each in found.values())
+
+    def written(operands: Sequence[Operand]) -> Iterator[Buffer]:
+        there = [each.name for each in operands if each.name in found]
+        for index, name in enumerate(there):
+            yield (b"," if index else b"") + json_text(name) + b":"
+            yield from output_pieces(found[name].type, found[name].data, in_values=in_values)
+
+    pieces = [b'{"outputs":{', *written(operator.outputs), b"}"]
+    if stages := [*written(operator.stages)]:
+        pieces += [b',"trace":{', *stages, b"}"]
+    return BuffersResponse([*pieces, b"}"], MEDIA_TYPE)
 
 
 def _handler(operator: Operator) -> Callable[[Request], Awaitable[Response]]:
@@ -91,7 +97,7 @@ def _handler(operator: Operator) -> Callable[[Request], Awaitable[Response]]:
 
         def work() -> Response:
             in_values = all(tensor.in_values for tensor in given.values())
-            return _reply(planned.run(), settings, in_values=in_values)
+            return _reply(operator, planned.run(), settings, in_values=in_values)
 
         return await running.executor.run_array(max(len(body), planned.weight), work)
 

@@ -248,7 +248,8 @@ def _records_field(records: Records) -> Any:
 
 @cache
 def _trace_model(trace: Trace) -> type[ReplyModel]:
-    fields: dict[str, Any] = {trace.records.name: _records_field(trace.records), **_fields(trace.stages)}
+    records = {} if trace.records is None else {trace.records.name: _records_field(trace.records)}
+    fields: dict[str, Any] = {**records, **_fields(trace.stages)}
     return create_model(trace.title, __base__=ReplyModel, __doc__=trace.description, **fields)
 
 

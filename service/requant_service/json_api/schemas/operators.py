@@ -20,7 +20,7 @@ _TYPE_ATTRIBUTE = "MLIR text."
 def words_of(operator: Operator) -> list[str]:
     """Return system and name in words: onnx, Quantize, Linear. QLinear is one: generators disagree where it ends."""
     name = operator.operation or operator.name
-    return [operator.system, *re.findall(r"[A-Z]{0,2}[a-z]+|[A-Z]+(?![a-z])|[0-9]+", name)]
+    return [*operator.system.split("."), *re.findall(r"[A-Z]{0,2}[a-z]+|[A-Z]+(?![a-z])|[0-9]+", name)]
 
 
 def class_name(operator: Operator) -> str:
@@ -134,9 +134,18 @@ def reply_model(operator: Operator) -> type[ReplyModel]:
         for each in operator.outputs
     }
     outputs = create_model(f"{stem}Outputs", __base__=ReplyModel, __doc__=f"The outputs of {operator.name}.", **results)
+    members: dict[str, Any] = {"outputs": (outputs, ...)}
+    if operator.stages:
+        stages: dict[str, Any] = {
+            each.name: (OutputTensor, Field(default=ABSENT, description=each.description)) for each in operator.stages
+        }
+        trace = create_model(
+            f"{stem}Trace", __base__=ReplyModel, __doc__="The intermediate values, as far as there are any.", **stages
+        )
+        members["trace"] = (trace, Field(default=ABSENT, description="Present if `trace` was requested."))
     return create_model(
         f"{stem}Reply",
         __base__=ReplyModel,
         __doc__=f"The outputs of {operator.full_name}, by name.",
-        outputs=(outputs, ...),
+        **members,
     )

@@ -380,8 +380,9 @@ class _ModelCall:
                 case Report():
                     parameters |= {name: each for name, each in result.report.items() if name not in own}
         outputs += [output_tensor(name, each.type, each.data) for name, each in result.stages.items()]
-        if self._operation.trace is not None and result.records is not None:
-            outputs += _record_tensors(self._operation.trace.records, result.records)
+        trace = self._operation.trace
+        if trace is not None and trace.records is not None and result.records is not None:
+            outputs += _record_tensors(trace.records, result.records)
         return Answer(tuple(outputs), parameters)
 
     def _output(self, tensor: TensorOutput, value: TensorValue) -> OutputTensor:
@@ -500,8 +501,10 @@ def _output_slots(operation: Operation) -> list[Slot]:
                 optional=True,
             )
         )
-    for member in _numeric(trace.records):
-        said = f"With trace, of each of the {trace.records.name}. {trace.records.description}"
+    if (records := trace.records) is None:
+        return slots
+    for member in _numeric(records):
+        said = f"With trace, of each of the {records.name}. {records.description}"
         datatype = _datatype(member).name
         slots.append(Slot(name=member.name, description=said, datatypes=(datatype,), optional=True))
     return slots

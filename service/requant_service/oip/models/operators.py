@@ -18,7 +18,7 @@ from requant.operators.registry import OPERATORS
 from requant.plan.operands import bind
 from requant_service.oip import parameters as oip
 from requant_service.oip.call import Call
-from requant_service.oip.datatypes import DATATYPES, STORED, datatype_of
+from requant_service.oip.datatypes import BOOL, DATATYPES, STORED, datatype_of
 from requant_service.oip.models.model import Answer, Job, Model, Slot
 from requant_service.oip.parameters import Parameter, pointer_to, read_list
 from requant_service.oip.tensors import output_tensor
@@ -27,6 +27,8 @@ from requant_service.operations.operators import operand_dtype, plan_operator
 
 def _datatype(name: str) -> str:
     element = element_named(name)
+    if element == BOOL.element:
+        return BOOL.name
     dtype = container(element)
     assert dtype is not None
     return datatype_of(element, dtype).name
@@ -152,7 +154,9 @@ def model_of(operator: Operator) -> Model:
         def job() -> Answer:
             with _placed(call):
                 outputs = planned.run()
-            return Answer(tuple(output_tensor(name, each.type, each.data) for name, each in outputs.items()), {})
+            # In the order of the description.
+            there = [each.name for each in (*operator.outputs, *operator.stages) if each.name in outputs]
+            return Answer(tuple(output_tensor(name, outputs[name].type, outputs[name].data) for name in there), {})
 
         return Job(job, planned.byte_count, planned.weight)
 
@@ -171,6 +175,15 @@ def model_of(operator: Operator) -> Model:
         ),
         outputs=tuple(
             Slot(name=each.name, description=each.description, datatypes=_datatypes(each)) for each in operator.outputs
+        )
+        + tuple(
+            Slot(
+                name=each.name,
+                description=f"With trace: {each.description}",
+                datatypes=_datatypes(each),
+                optional=True,
+            )
+            for each in operator.stages
         ),
         parameters=tuple(parameters),
         plan=plan,

@@ -1,0 +1,129 @@
+"""onnxruntime's QLinearSoftmax (qlinear_softmax.cc), from a table of exponentials.
+
+    b      = max(0, f32(ln(f32(f32max / D))) - 5) / sx, D elements reduced                   f64
+    table[i] = f32(exp((i - 255 + b) * sx))                                                  exp in f64
+    e_j    = table[255 - max + x_j];  sum = (e_0 + e_1) + ..   f32;  quotient = f32(floor(f32(1 / sy)))
+    Y_j    = sat(RNE(f32(f32(e_j * quotient) / sum)) + zy)
+
+It depends on differences of X only, so that its zero point has no part in it.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import numpy as np
+
+from requant.description import Array, Kind
+from requant.errors import PreconditionError
+from requant.operators.description import Attribute, Operand, OperatorCall, Work
+from requant.operators.onnxruntime.arithmetic import (
+    BYTES,
+    I32,
+    Quantized,
+    Stages,
+    fused,
+    in_stages,
+    nearest,
+    parameters,
+    stage,
+)
+from requant.operators.separate_parameters import normalized_axis
+
+_LARGEST = np.finfo(np.float32).max
+_AXIS_IS_LAST_FROM = 13
+
+
+def _exponential(x: float) -> np.float32:
+    """Return f32(exp(x)) of an f64, the same on every machine."""
+    near = math.exp(x) if x < 709 else math.inf
+    low, high = np.float32(near * (1 - 2.0**-50)), np.float32(near * (1 + 2.0**-50))
+    return low if low == high else np.float32(float(Decimal(x).exp()))
+
+
+def _table(scale: np.float32, length: int) -> Array:
+    width = float(scale)
+    shift = max(0.0, float(np.float32(math.log(float(_LARGEST / np.float32(length))))) - 5) / width
+    return np.array([_exponential((code - 255 + shift) * width) for code in range(256)], np.float32)
+
+
+def _saturated(rounded: Array, y: Quantized) -> Array:
+    """Add the zero point in i32, which wraps. Where powers * quotient overflow, ui8 adds to 0, and i8 to -2^31."""
+    if y.lowest == 0:
+        rounded = np.where(rounded < 0, 0, rounded)
+    return y.saturated(rounded + np.int32(y.zero_point))
+
+
+def _plan(call: OperatorCall) -> Work:
+    x = call.inputs["X"]
+    of_x, of_y = Quantized.of(call, "X", "X"), Quantized.of(call, "Y", "X")
+    last = call.integer("opset") >= _AXIS_IS_LAST_FROM
+    axis = normalized_axis(call.integer("axis"), len(x.shape))
+    if not (of_x.scale > 0 and np.isfinite(of_x.scale)):
+        raise PreconditionError("X_scale is positive and finite", pointer="/inputs/X_scale")
+    rows = np.moveaxis(x.data.reshape(x.shape), axis, -1) if last else x.data.reshape(*x.shape[:axis], -1)
+    length = rows.shape[-1]
+
+    def stages() -> Stages:
+        if not x.data.size:
+            return {"Y": x.data.reshape(x.shape)}
+        table = _table(of_x.scale, length)
+        numbers = rows.astype(np.int32)
+        powers = table.take(255 - numbers.max(-1, keepdims=True) + numbers)
+        # One after the other, as onnxruntime adds.
+        total = np.add.accumulate(powers, axis=-1, dtype=np.float32)[..., -1:]
+        quotient = np.floor(np.float32(1) / of_y.scale)
+        scaled = powers * quotient / total
+        rounded = nearest(scaled)
+        y = _saturated(rounded, of_y)
+        placed = np.moveaxis(y, -1, axis) if last else y.reshape(x.shape)
+        return {"table": table, "powers": powers, "sum": total, "scaled": scaled, "rounded": rounded, "Y": placed}
+
+    return in_stages(call, stages, x.shape)
+
+
+QLINEAR_SOFTMAX = fused(
+    "QLinearSoftmax",
+    summary="Softmax of a quantized tensor along an axis, from a table of exponentials.",
+    inputs=(
+        Operand(name="X", description="The tensor.", types=BYTES),
+        *parameters("X"),
+        *parameters("X", prefix="Y", optional=False),
+    ),
+    output=Operand(name="Y", description="The result, of the type of X.", types=BYTES),
+    stages=(
+        stage("table", "f32(exp((i - 255 + b) * sx)) of i from 0 to 255."),
+        stage("powers", "table[255 - max + x], the reduced dimension last."),
+        stage("sum", "Their sum, in f32 in the order of the elements."),
+        stage("scaled", "f32(f32(powers * floor(f32(1 / sy))) / sum)."),
+        stage("rounded", "RNE(scaled).", I32),
+    ),
+    attributes=(
+        Attribute(
+            name="axis",
+            kind=Kind.INTEGER,
+            description="The reduced dimension, or the first of them with opset below 13.",
+            default=-1,
+        ),
+        Attribute(
+            name="opset",
+            kind=Kind.INTEGER,
+            description="The opset of the Softmax that it stands for; from 13 on it reduces one dimension.",
+            lowest=1,
+            highest=1 << 31,
+        ),
+    ),
+    deviations=("A scale of X that is not positive and finite is refused.",),
+    plan=_plan,
+    example={
+        "inputs": {
+            "X": {"type": "tensor<4xui8>", "values": [10, 20, 30, 40]},
+            "X_scale": {"type": "tensor<f32>", "values": [0.05]},
+            "X_zero_point": {"type": "tensor<ui8>", "values": [0]},
+            "Y_scale": {"type": "tensor<f32>", "values": [0.00390625]},
+            "Y_zero_point": {"type": "tensor<ui8>", "values": [0]},
+        },
+        "attributes": {"opset": 13},
+    },
+)

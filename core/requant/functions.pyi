@@ -1077,7 +1077,7 @@ class _com:
             the types in MLIR syntax. Default: what the arrays are, without scales.
             kernel: The kernel of mlas to follow.
             trace: Also give the stages of the computation. Not an attribute of onnxruntime.
-            implementation: onnxruntime's CPU provider, whose operators these are.
+            implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
             Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
@@ -1148,7 +1148,7 @@ class _com:
             A_type, A_scale_type, A_zero_point_type, B_type, B_scale_type, B_zero_point_type, C_scale_type, C_zero_point_type:
             the types in MLIR syntax. Default: what the arrays are, without scales.
             trace: Also give the stages of the computation. Not an attribute of onnxruntime.
-            implementation: onnxruntime's CPU provider, whose operators these are.
+            implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
             Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
@@ -1209,7 +1209,7 @@ class _com:
             X_type, X_scale_type, X_zero_point_type, Y_scale_type, Y_zero_point_type: the types in MLIR syntax. Default: what
             the arrays are, without scales.
             trace: Also give the stages of the computation. Not an attribute of onnxruntime.
-            implementation: onnxruntime's CPU provider, whose operators these are.
+            implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
             Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
@@ -1266,7 +1266,7 @@ class _com:
             the arrays are, without scales.
             alpha: The factor of negative numbers, in f32.
             trace: Also give the stages of the computation. Not an attribute of onnxruntime.
-            implementation: onnxruntime's CPU provider, whose operators these are.
+            implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
             Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
@@ -1390,7 +1390,7 @@ class _com:
             Default: what the arrays are, without scales.
             axis: The dimension; negative values count from the end.
             trace: Also give the stages of the computation. Not an attribute of onnxruntime.
-            implementation: onnxruntime's CPU provider, whose operators these are.
+            implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
             Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
@@ -1500,7 +1500,7 @@ class _com:
             condition_type, X_type, x_scale_type, x_zero_point_type, Y_type, y_scale_type, y_zero_point_type, z_scale_type,
             z_zero_point_type: the types in MLIR syntax. Default: what the arrays are, without scales.
             trace: Also give the stages of the computation. Not an attribute of onnxruntime.
-            implementation: onnxruntime's CPU provider, whose operators these are.
+            implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
             Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
@@ -1565,7 +1565,7 @@ class _com:
             the arrays are, without scales.
             channels_last: 1: the channels are the last dimension of X and Y.
             trace: Also give the stages of the computation. Not an attribute of onnxruntime.
-            implementation: onnxruntime's CPU provider, whose operators these are.
+            implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
             Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
@@ -1637,7 +1637,7 @@ class _com:
             Default: 0.
             strides: Stride along each spatial dimension. Default: 1.
             trace: Also give the stages of the computation. Not an attribute of onnxruntime.
-            implementation: onnxruntime's CPU provider, whose operators these are.
+            implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
             Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
@@ -1703,7 +1703,7 @@ class _com:
             axis: The reduced dimension, or the first of them with opset below 13.
             opset: The opset of the Softmax that it stands for; from 13 on it reduces one dimension.
             trace: Also give the stages of the computation. Not an attribute of onnxruntime.
-            implementation: onnxruntime's CPU provider, whose operators these are.
+            implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
             Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
@@ -1778,7 +1778,7 @@ class _com:
             transA: 1: A is transposed.
             transB: 1: B is transposed.
             trace: Also give the stages of the computation. Not an attribute of onnxruntime.
-            implementation: onnxruntime's CPU provider, whose operators these are.
+            implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
             Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
@@ -1850,7 +1850,7 @@ class _com:
             A_type, B_type, a_scale_type, b_scale_type, a_zero_point_type, b_zero_point_type, bias_type: the types in MLIR
             syntax. Default: what the arrays are, without scales.
             trace: Also give the stages of the computation. Not an attribute of onnxruntime.
-            implementation: onnxruntime's CPU provider, whose operators these are.
+            implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
             Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
@@ -1909,7 +1909,7 @@ class _com:
             A_type, B_type, b_scale_type, b_zero_point_type, bias_type: the types in MLIR syntax. Default: what the arrays are,
             without scales.
             trace: Also give the stages of the computation. Not an attribute of onnxruntime.
-            implementation: onnxruntime's CPU provider, whose operators these are.
+            implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
             Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.
@@ -1965,7 +1965,7 @@ class _com:
             bits: 2, 4 or 8.
             block_size: Weights of a scale: a power of two from 16 on.
             trace: Also give the stages of the computation. Not an attribute of onnxruntime.
-            implementation: onnxruntime's CPU provider, whose operators these are.
+            implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
             Source: onnxruntime 1.31.1 and 1.32.0, ContribOperators.md and mlas.

@@ -21,6 +21,10 @@ def rounded(exact: Fraction) -> Fraction:
     return Fraction(f32(exact))
 
 
+def _in_f64(exact: Fraction) -> Fraction:
+    return Fraction(float(exact))
+
+
 def _clamped(value: int, bounds: Range) -> int:
     return min(max(value, bounds[0]), bounds[1])
 
@@ -113,11 +117,11 @@ def pool(codes: Sequence[int], count: int, x: Parameters, y: Parameters, bounds:
     return _clamped(_converted(rounded(rounded(mean / Fraction(y[0])) + y[1])), bounds)
 
 
-def softmax(codes: Sequence[int], scale: float, y: Parameters, bounds: Range) -> list[int]:
-    """A row. Products that overflow f32 are not asked of it."""
+def softmax(codes: Sequence[int], scale: float, y: Parameters, bounds: Range, *, in_f32: bool) -> list[int]:
+    """A row, scaled in f32 or f64. Products that overflow f32 are not asked of it."""
     largest = Fraction(2**128 - 2**104)
     shift = max(0.0, f32(Fraction(math.log(float(rounded(largest / len(codes)))))) - 5) / scale
-    quotient = math.floor(rounded(1 / Fraction(y[0])))
+    quotient = rounded(Fraction(math.floor(rounded(1 / Fraction(y[0])))))
 
     def power(code: int) -> Fraction:
         exponent = (255 - max(codes) + code - 255 + shift) * scale
@@ -129,9 +133,8 @@ def softmax(codes: Sequence[int], scale: float, y: Parameters, bounds: Range) ->
     total = Fraction(0)
     for each in powers:
         total = rounded(total + each)
-    return [
-        _clamped(round(rounded(rounded(each * rounded(Fraction(quotient))) / total)) + y[1], bounds) for each in powers
-    ]
+    narrow = rounded if in_f32 else _in_f64
+    return [_clamped(round(narrow(narrow(each * quotient) / total)) + y[1], bounds) for each in powers]
 
 
 def product(row: Sequence[int], column: Sequence[int], za: int, zb: int, addend: int = 0) -> int:

@@ -207,11 +207,15 @@ def test_average_pool() -> None:
 def test_softmax() -> None:
     for rng, name in cases():
         codes = draw(rng, name, 2, int(rng.integers(3, 12)))
-        codes = codes // int(rng.choice([1, 16, 64]))
+        codes = codes // int(rng.choice([1, 16, 64, 256]))
         x, y = of(rng, name, np.exp(rng.uniform(-9, 2))), of(rng, name, rng.choice([1 / 256, 1 / 255, 1 / 3, 0.3]))
+        if rng.random() < 0.5:
+            y = (float(np.float32(1 / (codes.shape[1] * (int(rng.integers(90)) + 0.5)))), y[1])
         inputs = {"X": tensor(name, codes), **stated("X", name, x), **stated("Y", name, y)}
-        found = run(f"{SYSTEM}.QLinearSoftmax", inputs, {"opset": 13})["Y"]
-        assert found.tolist() == [oracle.softmax(row.tolist(), x[0], y, BOUNDS[name]) for row in codes]
+        for implementation, of_f32 in (("onnxruntime", True), ("onnxruntime_1_32", False)):
+            found = run(f"{SYSTEM}.QLinearSoftmax", inputs, {"opset": 13}, implementation=implementation)["Y"]
+            expected = [oracle.softmax(row.tolist(), x[0], y, BOUNDS[name], in_f32=of_f32) for row in codes]
+            assert found.tolist() == expected
 
 
 def columns(rng: np.random.Generator, name: str, count: int) -> tuple[Array, Array]:
@@ -346,3 +350,11 @@ def test_an_example_of_onnxruntime_25512() -> None:
         a, b = np.full(count, -114, np.int8), np.full(count, -122, np.int8)
         found = requant.com.microsoft.QLinearAdd(A=a, B=b, **given, **zeros)
         assert np.unique(found).tolist() == [expected]
+
+
+def test_softmax_overflows_until_1_31() -> None:
+    for name, zero_point, expected in (("ui8", 78, (78, 255)), ("i8", 78, (-128, 127)), ("i8", -3, (127, 127))):
+        inputs = {"X": tensor(name, [[3]]), **stated("X", name, (2.37, 0)), **stated("Y", name, (1 / 256, zero_point))}
+        for implementation, value in zip(("onnxruntime", "onnxruntime_1_32"), expected, strict=True):
+            found = run(f"{SYSTEM}.QLinearSoftmax", inputs, {"opset": 13}, implementation=implementation)["Y"]
+            assert found.tolist() == [[value]]

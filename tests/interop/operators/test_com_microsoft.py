@@ -16,6 +16,7 @@ import pytest
 from requant.errors import RequantError
 from tests.interop.conformance import systems
 from tests.interop.onnxruntime_products import SATURATES, exact_together
+from tests.interop.onnxruntime_version import IMPLEMENTATION
 from tests.interop.operators.counting import Tally
 from tests.interop.operators.typed_arrays import DTYPES, Array, same
 from tests.interop.seed_of_the_day import generator
@@ -132,7 +133,7 @@ def by_onnxruntime(node: Node) -> Array | None:
 
 def by_us(node: Node) -> Array | None:
     try:
-        return node.ours("onnxruntime")
+        return node.ours(IMPLEMENTATION)
     except RequantError:
         return None
 
@@ -279,17 +280,20 @@ def softmax_nodes(rng: np.random.Generator) -> Nodes:
         x = codes(rng, name, shape)
         if rng.random() < 0.3:
             x = (x // 16).astype(x.dtype)
-        # With D ones, all results are ties of 1 / (D * y).
+        axis = int(rng.integers(-len(shape), len(shape)))
         y = rng.choice([1 / 256, 1 / 255, 1 / 128, 1.0, 0.3, 2 / shape[-1] / 3, np.exp(rng.uniform(-7, 0))])
         inputs = {
             "X": x, **parameters(rng, "X", name, beside(rng, np.exp(rng.uniform(-9, 2)))),
             **parameters(rng, "Y", name, beside(rng, y)),
         }  # fmt: skip
-        attributes = {"opset": opset}
-        if rng.random() < 0.6:
-            attributes["axis"] = int(rng.integers(-len(shape), len(shape)))
-        elif opset < 13 and len(shape) < 2:
-            attributes["axis"] = 0
+        if rng.random() < 0.3:
+            # All elements are equal, and all results ties: 1 / D over 1 / (D * (k + 1 / 2)).
+            reduced = shape[axis] if opset >= 13 else int(np.prod(shape[axis:]))
+            inputs["X"] = np.full_like(x, x[(0,) * len(shape)])
+            inputs["Y_scale"] = one(1 / (reduced * (int(rng.integers(1, 90)) + 0.5)))
+        attributes = {"opset": opset, "axis": axis}
+        if rng.random() < 0.4:
+            del attributes["axis"]
         yield fused("QLinearSoftmax", inputs, **attributes)
 
 
@@ -355,7 +359,7 @@ def float_nodes(rng: np.random.Generator, operator: str) -> Nodes:
 
 def bits_nodes(rng: np.random.Generator) -> Nodes:
     """Weights, which the product with a unit matrix shows: in `check_weights`."""
-    for number in range(480 if EXHAUSTIVE else 12):
+    for number in range(640 if EXHAUSTIVE else 12):
         bits, block = int(rng.choice([2, 4, 8])), int(rng.choice([16, 32, 64, 128]))
         k, n = int(rng.choice([16, 17, 50, 64, 100, 256])), int(rng.choice([1, 3, 16, 100]))
         blocks = -(-k // block)
@@ -416,7 +420,7 @@ def test_weights_of_bits() -> None:
     for node in bits_nodes(generator(13)):
         k = node.attributes["K"]
         whole = replace(node, inputs={"A": np.eye(k, dtype=np.float32), **node.inputs})
-        theirs, ours = by_onnxruntime(whole), node.ours("onnxruntime")
+        theirs, ours = by_onnxruntime(whole), node.ours(IMPLEMENTATION)
         assert theirs is not None, node
         tally.add(node.full_name, 1, bool(np.all(theirs == ours.T)), str(node), ours.size)
     tally.finish(1)

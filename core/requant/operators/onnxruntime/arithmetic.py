@@ -32,8 +32,11 @@ _BLOCK = 1 << 16
 # The bits that f64 has more than f32, half a step of f32 among them, and the least number whose steps are such.
 _BELOW_F32, _HALF_OF_F32, _SMALLEST_NORMAL = (1 << 29) - 1, 1 << 28, 2.0**-126
 
+UNTIL_1_31 = "onnxruntime"
 IMPLEMENTATIONS = Choices(
-    "MicrosoftImplementation", ("onnxruntime",), "onnxruntime's CPU provider, whose operators these are."
+    "MicrosoftImplementation",
+    (UNTIL_1_31, "onnxruntime_1_32"),
+    "onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.",
 )
 TRACE = Attribute(
     name="trace",
@@ -180,6 +183,7 @@ _ELEMENTS: Mapping[str, IntegerElement | FloatElement] = {
     "uint8": IntegerElement(8, Signedness.UNSIGNED),
     "int32": IntegerElement(32),
     "float32": FLOATS["f32"],
+    "float64": FLOATS["f64"],
 }
 
 

@@ -3,7 +3,9 @@
     b      = max(0, f32(ln(f32(f32max / D))) - 5) / sx, D elements reduced                   f64
     table[i] = f32(exp((i - 255 + b) * sx))                                                  exp in f64
     e_j    = table[255 - max + x_j];  sum = (e_0 + e_1) + ..   f32;  quotient = f32(floor(f32(1 / sy)))
-    Y_j    = sat(RNE(f32(f32(e_j * quotient) / sum)) + zy)
+    Y_j    = sat(RNE(f32(f32(e_j * quotient) / sum)) + zy), since 1.32 in f64
+
+In f32, e_j * quotient overflows for 1 / sy above about 148 * D.
 
 It depends on differences of X only, so that its zero point has no part in it.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +23,11 @@ from requant.errors import PreconditionError
 from requant.operators.description import Attribute, Operand, OperatorCall, Work
 from requant.operators.onnxruntime.arithmetic import (
     BYTES,
-    I32,
+    UNTIL_1_31,
     Quantized,
     Stages,
     fused,
     in_stages,
-    nearest,
     parameters,
     stage,
 )
@@ -48,11 +50,14 @@ def _table(scale: np.float32, length: int) -> Array:
     return np.array([_exponential((code - 255 + shift) * width) for code in range(256)], np.float32)
 
 
-def _saturated(rounded: Array, y: Quantized) -> Array:
-    """Add the zero point in i32, which wraps. Where powers * quotient overflow, ui8 adds to 0, and i8 to -2^31."""
+def _overflowed(y: Quantized) -> int:
+    """Return what onnxruntime gives up to 1.31 where powers * quotient overflow.
+
+    As ui8 that is 0 and the zero point, as i8 -2^31 and the zero point modulo 2^32, clamped.
+    """
     if y.lowest == 0:
-        rounded = np.where(rounded < 0, 0, rounded)
-    return y.saturated(rounded + np.int32(y.zero_point))
+        return y.zero_point
+    return y.highest if y.zero_point < 0 else y.lowest
 
 
 def _plan(call: OperatorCall) -> Work:
@@ -62,6 +67,7 @@ def _plan(call: OperatorCall) -> Work:
     axis = normalized_axis(call.integer("axis"), len(x.shape))
     if not (of_x.scale > 0 and np.isfinite(of_x.scale)):
         raise PreconditionError("X_scale is positive and finite", pointer="/inputs/X_scale")
+    kind: type[np.floating[Any]] = np.float32 if call.implementation == UNTIL_1_31 else np.float64
     rows = np.moveaxis(x.data.reshape(x.shape), axis, -1) if last else x.data.reshape(*x.shape[:axis], -1)
     length = rows.shape[-1]
 
@@ -74,11 +80,12 @@ def _plan(call: OperatorCall) -> Work:
         # One after the other, as onnxruntime adds.
         total = np.add.accumulate(powers, axis=-1, dtype=np.float32)[..., -1:]
         quotient = np.floor(np.float32(1) / of_y.scale)
-        scaled = powers * quotient / total
-        rounded = nearest(scaled)
-        y = _saturated(rounded, of_y)
+        scaled = powers.astype(kind) * quotient / total
+        y = of_y.quantized(scaled)
+        if kind is np.float32:
+            y = np.where(np.isinf(scaled), of_y.dtype.type(_overflowed(of_y)), y)
         placed = np.moveaxis(y, -1, axis) if last else y.reshape(x.shape)
-        return {"table": table, "powers": powers, "sum": total, "scaled": scaled, "rounded": rounded, "Y": placed}
+        return {"table": table, "powers": powers, "sum": total, "scaled": scaled, "Y": placed}
 
     return in_stages(call, stages, x.shape)
 
@@ -96,8 +103,7 @@ QLINEAR_SOFTMAX = fused(
         stage("table", "f32(exp((i - 255 + b) * sx)) of i from 0 to 255."),
         stage("powers", "table[255 - max + x], the reduced dimension last."),
         stage("sum", "Their sum, in f32 in the order of the elements."),
-        stage("scaled", "f32(f32(powers * floor(f32(1 / sy))) / sum)."),
-        stage("rounded", "RNE(scaled).", I32),
+        stage("scaled", "powers * floor(f32(1 / sy)) / sum, in f32 or since 1.32 in f64.", {"f32": 1, "f64": 1}),
     ),
     attributes=(
         Attribute(
@@ -114,7 +120,10 @@ QLINEAR_SOFTMAX = fused(
             highest=1 << 31,
         ),
     ),
-    deviations=("A scale of X that is not positive and finite is refused.",),
+    deviations=(
+        "A scale of X that is not positive and finite is refused.",
+        "Where 1 / Y_scale is above about 148 times the reduced elements, products overflow up to 1.31.",
+    ),
     plan=_plan,
     example={
         "inputs": {

@@ -131,13 +131,13 @@ def inference(entry: Entry, body: Any) -> Inference:
     members: dict[str, Any] = dict(body) if isinstance(body, dict) else {}
     parts: list[Part] = []
     parameters: dict[str, Any] = {}
+    opset = members.pop("opset", None) if entry.operator else None
     if entry.operator:
         tensors, attributes = (members.pop(name, None) for name in ("inputs", "attributes"))
         tensors = tensors if isinstance(tensors, dict) else {}
         members |= attributes if isinstance(attributes, dict) else {}
     else:
         tensors = {name: members.pop(name) for name in entry.tensors if name in members}
-    opset = members.pop("opset", None) if entry.operator else None
     stated, dense = entry.parameters, members.get("packing") == _DENSE
     for name, value in tensors.items():
         part, type_ = _part(entry, entry.tensors.get(name, name), value, dense=dense)

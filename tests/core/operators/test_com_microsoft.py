@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import requant
 from requant.description import TensorValue
-from requant.errors import InvalidRequestError, ParameterError, RequantError, TypeFitError, UnsupportedError
+from requant.errors import ParameterError, RequantError, TypeFitError, UnsupportedError
 from requant.operators.registry import OPERATORS, operator_named
 from tests.oracles import com_microsoft as oracle
 from tests.support.cases import EXHAUSTIVE
@@ -327,11 +327,11 @@ def test_what_is_refused() -> None:
     with pytest.raises(RequantError) as raised:
         run(f"{SYSTEM}.QLinearAveragePool", image, {"kernel_shape": [4, 4]})
     assert raised.value.pointer == "/inputs/X"
-    gap = {**stated("Y", "i8", (1.0, 0)), "X_0": tensor("i8", [1]), **stated("X_0", "i8", (1.0, 0))}
-    gap["X_2"] = tensor("i8", [1])
-    with pytest.raises(InvalidRequestError) as missing:
-        run(f"{SYSTEM}.QLinearConcat", gap, {"axis": 0})
-    assert missing.value.faults[0].pointer == "/inputs/X_1"
+    joined = {**stated("Y", "i8", (1.0, 0)), "X_0": tensor("i8", [1]), **stated("X_0", "i8", (1.0, 0))}
+    for name, needed in (("X_1", "X_1_scale"), ("X_2", "X_1")):
+        with pytest.raises(TypeFitError, match=f"{name} needs {needed}") as raised:
+            run(f"{SYSTEM}.QLinearConcat", {**joined, name: tensor("i8", [1])}, {"axis": 0})
+        assert raised.value.pointer == f"/inputs/{name}"
 
 
 def test_an_example_of_onnxruntime_25512() -> None:

@@ -11,7 +11,10 @@ import pytest
 from requant.operators.description import Operator
 from requant.operators.registry import OPERATORS
 from requant_service.json_api.catalog.operators import route_path
+from tests.requests.catalog import CATALOG
+from tests.requests.inference import inference
 from tests.service.replies import refused
+from tests.support import oip_wire
 from tests.support.oip_wire import Input, body_of
 
 PATH = "/v1/onnx/QuantizeLinear"
@@ -216,3 +219,18 @@ def test_models_point_at_their_own_places(
     assert reply.status_code in (400, 422), reply.text
     assert reply.json()["errors"][0]["pointer"] == pointer, reply.text
     assert call_model(client, inputs, "12").status_code == 404
+
+
+@pytest.mark.parametrize("name", [name for name, operator in OPERATORS.items() if operator.stages])
+def test_a_trace_is_beside_the_outputs(client: httpx.Client, name: str) -> None:
+    operator = OPERATORS[name]
+    plain = client.post(route_path(operator), json=operator.example).json()
+    attributes = {**operator.example.get("attributes", {}), "trace": True}
+    traced = client.post(route_path(operator), json={**operator.example, "attributes": attributes}).json()
+    assert traced["outputs"] == plain["outputs"]
+    assert plain.keys() == {"outputs"}
+    assert traced["trace"].keys() <= {each.name for each in operator.stages}
+    model = inference(CATALOG[name], {**operator.example, "attributes": attributes})
+    parameters = {**model.parameters, "binary_data_output": True}
+    found = oip_wire.read(oip_wire.infer(client, model.path, model.inputs, parameters=parameters))
+    assert [*found.outputs] == [*traced["outputs"], *traced["trace"]]

@@ -214,7 +214,6 @@ QLINEAR_ADD = fused(
             "C_scale": {"type": "tensor<f32>", "values": [0.036585972]},
             "C_zero_point": {"type": "tensor<i8>", "values": [-105]},
         },
-        "attributes": {"trace": True},
     },
 )
 

@@ -16,7 +16,7 @@ from functools import reduce
 import numpy as np
 
 from requant.description import Array, Kind
-from requant.errors import InvalidRequestError, TypeFitError
+from requant.errors import TypeFitError
 from requant.operators.description import Attribute, Operand, OperatorCall, Work
 from requant.operators.onnx.operands import same_type
 from requant.operators.onnxruntime.arithmetic import (
@@ -88,14 +88,18 @@ def _plan_leaky_relu(call: OperatorCall) -> Work:
 
 
 def _parts(call: OperatorCall) -> list[str]:
-    """Return the names of the tensors to join, which are numbered from 0 on. Raise InvalidRequestError for a gap."""
-    names = [f"X_{index}" for index in range(_MAX_JOINED)]
-    there = [name for name in names if any(f"{name}{each}" in call.inputs for each in ("", "_scale", "_zero_point"))]
-    for name in (f"{each}{what}" for each in names[: len(there)] for what in ("", "_scale", "_zero_point")):
-        if name not in call.inputs:
-            detail = f"needed for {len(there)} tensors"
-            raise InvalidRequestError.of_field(f"/inputs/{name}", "missing", detail, message=f"{name} is {detail}")
-    return there
+    """Return the names of the tensors to join. Raise TypeFitError for one without what it needs."""
+    found: list[str] = []
+    for index in range(_MAX_JOINED):
+        names = [f"X_{index}{each}" for each in ("", "_scale", "_zero_point")]
+        given = [name for name in names if name in call.inputs]
+        if not given:
+            continue
+        if index > len(found) or len(given) < len(names):
+            needed = next(name for name in (f"X_{len(found)}", *names) if name not in call.inputs)
+            raise TypeFitError(f"{given[0]} needs {needed}", pointer=f"/inputs/{given[0]}")
+        found.append(names[0])
+    return found
 
 
 def _plan_concat(call: OperatorCall) -> Work:

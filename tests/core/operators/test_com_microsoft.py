@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 import requant
 from requant.description import TensorValue
 from requant.errors import ParameterError, RequantError, TypeFitError, UnsupportedError
+from requant.operators.onnxruntime.arithmetic import fma32
 from requant.operators.registry import OPERATORS, operator_named
 from tests.oracles import com_microsoft as oracle
 from tests.support.cases import EXHAUSTIVE
@@ -99,10 +100,29 @@ def test_add_as_neon() -> None:
     assert refused
 
 
+def test_a_fused_product_is_rounded_once() -> None:
+    """Products halfway between two numbers of f32, and addends that are lost in f64, above and below zero."""
+    rng = np.random.default_rng(7)
+    a = np.float32(2**23 + 1 + 2 * rng.integers(0, 1 << 20, 200))
+    b = np.float32(np.where(rng.random(200) < 0.5, 1.5, -1.5))
+    c = np.float32(2.0 ** rng.integers(-90, -40, 200)) * np.float32(rng.choice([-1, 0, 1], 200))
+    shift = np.float32(2.0) ** rng.integers(-140, 20, 200).astype(np.float32)
+    for scaled in (b, b * shift):
+        found = fma32(a, scaled, c)
+        exact = [
+            Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)) for x, y, z in zip(a, scaled, c, strict=True)
+        ]
+        assert [Fraction(float(each)) for each in found] == [oracle.rounded(each) for each in exact]
+
+
 def test_multiply() -> None:
     for rng, name in cases():
         a, b, parameters = draw(rng, name, 100), draw(rng, name, 100), three(rng, name)
         parameters[2] = (parameters[2][0] * 2.0 ** float(rng.integers(-6, 8)), parameters[2][1])
+        if rng.random() < 0.7:
+            # A factor with few bits, so that many products are ties.
+            factors = rng.integers(1, 8) / 4, rng.integers(1, 8) / 8, 2.0 ** rng.integers(-1, 7)
+            parameters = [(float(each), int(draw(rng, name))) for each in factors]
         found = run(f"{SYSTEM}.QLinearMul", pair_inputs(name, a, b, parameters))["C"]
         pairs = zip(a.tolist(), b.tolist(), strict=True)
         assert found.tolist() == [oracle.multiply(*pair, parameters, BOUNDS[name]) for pair in pairs], parameters
@@ -142,6 +162,10 @@ def test_tables(operator: str) -> None:
         inputs = {"X": tensor(name, codes), **stated("X", name, x), **stated("Y", name, y)}
         found = run(f"{SYSTEM}.{operator}", inputs, {} if alpha is None else {"alpha": alpha})["Y"]
         assert found.tolist() == [oracle.entry(each, x, y, BOUNDS[name], function) for each in codes.tolist()]
+        traced = run(f"{SYSTEM}.{operator}", inputs, {"trace": True} | ({} if alpha is None else {"alpha": alpha}))
+        real = [oracle.rounded(Fraction(x[0]) * (each - x[1])) for each in codes.tolist()]
+        expected = {each % 256: function(value) for each, value in zip(codes.tolist(), real, strict=True)}
+        assert [Fraction(float(each)) for each in traced["activated"]] == [expected[each] for each in range(256)]
 
 
 def test_concat_and_where() -> None:
@@ -232,7 +256,12 @@ def test_products() -> None:
                   "b_scale": tensor("f32", sb), "b_zero_point": tensor("i8", zb), "C": tensor("i32", c)}  # fmt: skip
         attributes = {"alpha": 0.3, "transB": 1}
         real = run(f"{SYSTEM}.QGemm", inputs, attributes)["Y"]
-        stored = run(f"{SYSTEM}.QGemm", {**inputs, **stated("y", name, y)}, attributes)["Y"]
+        traced = run(f"{SYSTEM}.QGemm", {**inputs, **stated("y", name, y)}, {**attributes, "trace": True})
+        stored = traced["Y"]
+        factors = [oracle.rounded(Fraction(float(each)) / Fraction(y[0])) for each in traced["scale"].ravel()]
+        for (m, n), each in np.ndenumerate(traced["scaled"]):
+            real_sum = oracle.rounded(Fraction(int(traced["accumulator"][m, n])))
+            assert Fraction(float(each)) == oracle.rounded(real_sum * factors[n])
         inputs = {**inputs, "B": tensor("i8", b), "bias": tensor("f32", bias)}
         del inputs["C"]
         to_float = run(f"{SYSTEM}.MatMulIntegerToFloat", inputs)["Y"]

@@ -118,6 +118,9 @@ def operands(rng: np.random.Generator, name: str, a: Array, b: Array, scales: tu
 
 def scales_of_product(rng: np.random.Generator, odd: bool) -> tuple[Any, Any, Any]:
     """As of a sum, but with a product of the first two near the third."""
+    if not odd and rng.random() < 0.5:
+        # A factor with few bits, so that many products are ties.
+        return rng.integers(1, 8) / 4, rng.integers(1, 8) / 8, 2.0 ** rng.integers(-1, 7)
     a, b, c = scales_of_three(rng, odd)
     return (a, b, c) if odd else (a, b, np.float32(c * 2.0 ** rng.integers(-6, 8)))
 
@@ -325,7 +328,9 @@ def gemm_nodes(rng: np.random.Generator) -> Nodes:
         if bias:
             inputs["C"] = rng.integers(-30000, 30000, (m, n) if rng.random() < 0.3 else (n,)).astype(np.int32)
         if rng.random() < 0.8:
-            inputs |= parameters(rng, "y", of_a, a_scale * b_scale * rng.choice([64.0, 100.0, 1024.0 * np.sqrt(k)]))
+            inputs |= parameters(
+                rng, "y", of_a, a_scale * b_scale * rng.choice([6.0, 10.0, 64.0, 100.0, 1024.0 * np.sqrt(k)])
+            )
             if number % 20 == 19:
                 inputs["y_scale"] = one(rng.choice(ODD))
         given: dict[str, Any] = {}

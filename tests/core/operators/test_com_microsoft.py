@@ -103,15 +103,14 @@ def test_add_as_neon() -> None:
 def test_a_fused_product_is_rounded_once() -> None:
     """Products halfway between two numbers of f32, and addends that are lost in f64, above and below zero."""
     rng = np.random.default_rng(7)
-    a = np.float32(2**23 + 1 + 2 * rng.integers(0, 1 << 20, 200))
-    b = np.float32(np.where(rng.random(200) < 0.5, 1.5, -1.5))
-    c = np.float32(2.0 ** rng.integers(-90, -40, 200)) * np.float32(rng.choice([-1, 0, 1], 200))
-    shift = np.float32(2.0) ** rng.integers(-140, 20, 200).astype(np.float32)
+    a = (2**23 + 1 + 2 * rng.integers(0, 1 << 20, 200)).astype(np.float32)
+    b = np.where(rng.random(200) < 0.5, 1.5, -1.5).astype(np.float32)
+    c = (2.0 ** rng.integers(-90, -40, 200) * rng.choice([-1, 0, 1], 200)).astype(np.float32)
+    shift = (2.0 ** rng.integers(-140, 20, 200)).astype(np.float32)
     for scaled in (b, b * shift):
         found = fma32(a, scaled, c)
-        exact = [
-            Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)) for x, y, z in zip(a, scaled, c, strict=True)
-        ]
+        terms = zip(*(map(float, each) for each in (a, scaled, c)), strict=True)
+        exact = [Fraction(x) * Fraction(y) + Fraction(z) for x, y, z in terms]
         assert [Fraction(float(each)) for each in found] == [oracle.rounded(each) for each in exact]
 
 

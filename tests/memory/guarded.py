@@ -18,6 +18,7 @@ import numpy as np
 from numba.np.numpy_support import as_dtype
 from numpy.typing import NDArray
 
+from requant.kernels.convert.quantize.native import QUANTIZE
 from requant.kernels.jit.jit import Kernel, _registry
 
 Array = NDArray[Any]
@@ -26,6 +27,10 @@ _GUARD = 1 << 20
 _ROOM = 1 << 20
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PROT_NONE = 0
+
+
+STOPPING = frozenset(QUANTIZE.values())
+"""Kernels that return first how many elements they converted, which is not always all."""
 
 
 class Span:
@@ -73,12 +78,14 @@ class Guard:
         results = [each.tobytes() for each in first if isinstance(each, np.ndarray)]
         second = self._copies(arguments, at_end=True)
         again = call(*second)
+        # Where a kernel stops depends on the address, and what it wrote behind that place has no meaning.
+        stopped = kernel in STOPPING and min(returned[0], again[0]) < arrays[0].size
         for given, found, before in zip(arrays, (x for x in second if isinstance(x, np.ndarray)), results, strict=True):
-            if found.tobytes() != before:
+            if found.tobytes() != before and not stopped:
                 raise AssertionError(f"{name} gave two results for the same arguments")
             if given.flags.writeable:
                 given[...] = found
-        if returned != again:
+        if returned != again and not stopped:
             raise AssertionError(f"{name} returned {returned}, then {again}")
         return again
 

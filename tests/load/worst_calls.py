@@ -52,7 +52,9 @@ def _array(tensor: Mapping[str, Any], grows: int, times: int) -> Mapping[str, An
     if times == 1:
         return tensor
     shape[grows] *= times
-    return of(noise(tuple(shape), dtype.str[1:]), print_type(type_.element))
+    data = noise(tuple(shape), dtype.str[1:])
+    is_boolean = print_type(type_.element) == "i1"
+    return of(data & 1 if is_boolean else data, print_type(type_.element))
 
 
 def _size(tensor: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
@@ -63,6 +65,9 @@ def _size(tensor: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
     return shape, dtype.itemsize * prod(shape)
 
 
+_MOST_IN_STAGES = 1 << 24
+
+
 def grown(entry: Entry) -> Calls:
     """The example with its first tensor, and those of its shape, as large as possible; an axis of scales stays."""
 
@@ -70,10 +75,14 @@ def grown(entry: Entry) -> Calls:
         body = {**entry.example, "trace": False} if "trace" in entry.example else dict(entry.example)
         tensors = body["inputs"] if entry.operator else {name: body[name] for name in entry.tensors if name in body}
         sizes = {name: _size(tensor) for name, tensor in tensors.items()}
-        shape, _ = next(iter(sizes.values()))
+        # An operand before the tensors may be a scale.
+        shape = next(each for each, _ in sizes.values() if each)
         growing = [name for name, (each, _) in sizes.items() if each == shape]
         times = (budget - 4096) // sum(sizes[name][1] for name in growing)
-        grows = 1 if body.get("attributes", {}).get("axis") == 0 and len(tensors) > 1 else 0
+        if entry.model.startswith("com.microsoft."):
+            # All of their outputs are computed in stages, and so many are the most.
+            times = min(times, _MOST_IN_STAGES // (len(growing) * prod(shape)))
+        grows = 1 if body.get("attributes", {}).get("axis") == 0 and len(tensors) > 1 and len(shape) > 1 else 0
 
         def made() -> dict[str, Any]:
             larger = {name: _array(tensors[name], grows, times) for name in growing}

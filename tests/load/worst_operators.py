@@ -268,6 +268,17 @@ def _from_block_scaled(budget: int) -> Iterator[Call]:
     )
 
 
+def _matmul_n_bits(budget: int) -> Iterator[Call]:
+    # 2 bits of 16 weights of a scale: the weights take eight times as much as both operands.
+    columns = min(budget // 8, _MOST_OUTPUTS // 16)
+    yield _call(
+        f"{million(16 * columns)} weights",
+        lambda: {"B": of(noise((columns, 1, 4), "u1")), "scales": of(noise((columns,)))},
+        {"K": 16, "N": columns, "bits": 2, "block_size": 16},
+    )
+
+
+_MOST_OUTPUTS = 1 << 24
 _BOUNDS = {"quant_min": 0, "quant_max": 255}
 _TYPED = {**_BOUNDS, "dtype": "uint8"}
 _TORCH_CHANNELS = ("scales", "zero_points", "input")
@@ -280,6 +291,7 @@ OWN: dict[str, Calls] = {
     "onnx.ConvInteger": _conv_integer,
     "onnx.QLinearMatMul": _qlinear_matmul,
     "onnx.QLinearConv": _qlinear_conv,
+    "com.microsoft.MatMulNBits": _matmul_n_bits,
     "onednn.DynamicDequantize": _dynamic_dequantize,
     f"{_DECOMPOSED}quantize_per_token": _tokens("f4"),
     f"{_DECOMPOSED}dequantize_per_token": _tokens("i1"),

@@ -53,7 +53,7 @@ def _array(tensor: Mapping[str, Any], grows: int, times: int) -> Mapping[str, An
         return tensor
     shape[grows] *= times
     data = noise(tuple(shape), dtype.str[1:])
-    is_boolean = print_type(type_.element) == "i1"
+    is_boolean = print_type(type_.element) in ("i1", "ui1")
     return of(data & 1 if is_boolean else data, print_type(type_.element))
 
 

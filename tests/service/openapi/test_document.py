@@ -140,7 +140,7 @@ def test_required_query_parameters_are_marked(document: dict[str, Any]) -> None:
         parameters = document["paths"][f"/v1/npy/{name}"]["post"]["parameters"]
         names = {"input_type", "output_type", "profile", "packing", "tensor"}
         calibrating = {option.name for option in CALIBRATION_OPTIONS} | {"output"}
-        names |= {"rounding", "nan", "seed", "saturate"} | calibrating if name == "quantize" else set()
+        names |= {"rounding", "nan", "seed", "random_bits", "saturate"} | calibrating if name == "quantize" else set()
         names |= {"scheme", "multipliers", "axis"} if name == "requantize" else set()
         assert {parameter["name"] for parameter in parameters} == names
         assert {parameter["name"] for parameter in parameters if parameter["required"]} == expected

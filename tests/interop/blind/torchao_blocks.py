@@ -33,7 +33,7 @@ def quantize_mx(pool: Array, rng: np.random.Generator) -> Dump:
             "scales": _typed(in_bytes(scales), None, (len(reals), -1)),
         }
 
-    return blocks.quantize_dump(values, run, label={"format": name, "rule": "ocp"})
+    return blocks.quantize_dump(values, run, label={"format": name, "rule": "floor"})
 
 
 def dequantize_mx(rng: np.random.Generator) -> Dump:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,10 @@ def systems_equal_to(kind: str, name: str) -> list[EqualSystem]:
             if version not in listed:
                 listed.append(version)
     return [
-        EqualSystem(system=system, package=package, versions=sorted(listed))
+        EqualSystem(system=system, package=package, versions=sorted(listed, key=_numbers))
         for (system, package), listed in versions.items()
     ]
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]

@@ -213,7 +213,7 @@ def raw(server: Server, call: Call) -> httpx.Response:
 
 def python_module(call: Call) -> Any:
     """The module of an operation: which words its name has, the generator decides."""
-    package = importlib.import_module(f"requant_client.api.{call.tag}")
+    package = importlib.import_module(f"requant_client.api.{call.tag.replace('.', '_')}")
     found = {entry.name.replace("_", ""): entry.name for entry in pkgutil.iter_modules(package.__path__)}
     return importlib.import_module(f"{package.__name__}.{found[call.operation.lower()]}")
 

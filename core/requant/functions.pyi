@@ -1076,7 +1076,7 @@ class _com:
             A_type, A_scale_type, A_zero_point_type, B_type, B_scale_type, B_zero_point_type, C_scale_type, C_zero_point_type:
             the types in MLIR syntax. Default: what the arrays are, without scales.
             kernel: The kernel of mlas to follow.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1147,7 +1147,7 @@ class _com:
             C_zero_point: One, of the type of A. Default: 0.
             A_type, A_scale_type, A_zero_point_type, B_type, B_scale_type, B_zero_point_type, C_scale_type, C_zero_point_type:
             the types in MLIR syntax. Default: what the arrays are, without scales.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1208,7 +1208,7 @@ class _com:
             Y_zero_point: One, of the type of X. Default: 0.
             X_type, X_scale_type, X_zero_point_type, Y_scale_type, Y_zero_point_type: the types in MLIR syntax. Default: what
             the arrays are, without scales.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1265,7 +1265,7 @@ class _com:
             X_type, X_scale_type, X_zero_point_type, Y_scale_type, Y_zero_point_type: the types in MLIR syntax. Default: what
             the arrays are, without scales.
             alpha: The factor of negative numbers, in f32.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1389,7 +1389,7 @@ class _com:
             X_6_scale_type, X_6_zero_point_type, X_7_type, X_7_scale_type, X_7_zero_point_type: the types in MLIR syntax.
             Default: what the arrays are, without scales.
             axis: The dimension; negative values count from the end.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1499,7 +1499,7 @@ class _com:
             z_zero_point: One, of the type of X.
             condition_type, X_type, x_scale_type, x_zero_point_type, Y_type, y_scale_type, y_zero_point_type, z_scale_type,
             z_zero_point_type: the types in MLIR syntax. Default: what the arrays are, without scales.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1564,7 +1564,7 @@ class _com:
             X_type, x_scale_type, x_zero_point_type, y_scale_type, y_zero_point_type: the types in MLIR syntax. Default: what
             the arrays are, without scales.
             channels_last: 1: the channels are the last dimension of X and Y.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1636,7 +1636,7 @@ class _com:
             pads: Padding at the beginning of each spatial dimension, then at the end of each; with auto_pad NOTSET only.
             Default: 0.
             strides: Stride along each spatial dimension. Default: 1.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1702,7 +1702,7 @@ class _com:
             the arrays are, without scales.
             axis: The reduced dimension, or the first of them with opset below 13.
             opset: The opset of the Softmax that it stands for; from 13 on it reduces one dimension.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1777,7 +1777,7 @@ class _com:
             alpha: A factor of the product, in f32.
             transA: 1: A is transposed.
             transB: 1: B is transposed.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1849,7 +1849,7 @@ class _com:
             bias: One for each column.
             A_type, B_type, a_scale_type, b_scale_type, a_zero_point_type, b_zero_point_type, bias_type: the types in MLIR
             syntax. Default: what the arrays are, without scales.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1908,7 +1908,7 @@ class _com:
             bias: One for each column.
             A_type, B_type, b_scale_type, b_zero_point_type, bias_type: the types in MLIR syntax. Default: what the arrays are,
             without scales.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1964,7 +1964,7 @@ class _com:
             N: Their columns.
             bits: 2, 4 or 8.
             block_size: Weights of a scale: a power of two from 16 on.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -2928,6 +2928,169 @@ class _tosa:
         Source: TOSA 1.0; 1.1 draft, which is the same; reference model of tosa-tools 2026.8.0.
         """
 
+    @overload
+    @staticmethod
+    def MUL(
+
+        input1: ArrayLike,
+        input2: ArrayLike,
+        shift: ArrayLike,
+        *,
+        input1_type: str | Type | None = ...,
+        input2_type: str | Type | None = ...,
+        shift_type: str | Type | None = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """Multiply integers element by element, with a rounding right shift, and broadcasting.
+
+        input1: The first operand.
+        input2: The second, of its type and rank; dimensions of 1 are broadcast.
+        shift: Shape [1]: the right shift of i32, 0 to 63; of others 0.
+        input1_type, input2_type, shift_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: TOSA 1.0; 1.1 draft of 2026-08, which is the same; reference model of tosa-tools 2026.8.0.
+        """
+
+    @overload
+    @staticmethod
+    def MUL(
+
+        input1: ArrayLike,
+        input2: ArrayLike,
+        shift: ArrayLike,
+        *,
+        input1_type: str | Type | None = ...,
+        input2_type: str | Type | None = ...,
+        shift_type: str | Type | None = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def TABLE(
+
+        input1: ArrayLike,
+        table: ArrayLike,
+        *,
+        input1_type: str | Type | None = ...,
+        table_type: str | Type | None = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """Look elements up in a table, of 16 bits with interpolation.
+
+        input1: The tensor.
+        table: Of its type: 256 entries of i8, 513 of i16.
+        input1_type, table_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: TOSA 1.0; 1.1 draft of 2026-08, which is the same; reference model of tosa-tools 2026.8.0.
+        """
+
+    @overload
+    @staticmethod
+    def TABLE(
+
+        input1: ArrayLike,
+        table: ArrayLike,
+        *,
+        input1_type: str | Type | None = ...,
+        table_type: str | Type | None = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def AVG_POOL2D(
+
+        input: ArrayLike,
+        input_zp: ArrayLike,
+        output_zp: ArrayLike,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        pad: Sequence[int],
+        *,
+        input_type: str | Type | None = ...,
+        input_zp_type: str | Type | None = ...,
+        output_zp_type: str | Type | None = ...,
+        acc_type: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """The means of windows, by a reciprocal in fixed point; padding does not count.
+
+        input: [N, H, W, C].
+        input_zp: Shape [1], of the type of input; of i16 0.
+        output_zp: Shape [1], of the type of input; of i16 0.
+        input_type, input_zp_type, output_zp_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        kernel: Rows and columns of the window.
+        stride: Steps along rows and columns.
+        pad: Padding: top, bottom, left and right, each below the kernel.
+        acc_type: The type of the sums.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: TOSA 1.0; 1.1 draft of 2026-08, which is the same; reference model of tosa-tools 2026.8.0.
+        """
+
+    @overload
+    @staticmethod
+    def AVG_POOL2D(
+
+        input: ArrayLike,
+        input_zp: ArrayLike,
+        output_zp: ArrayLike,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        pad: Sequence[int],
+        *,
+        input_type: str | Type | None = ...,
+        input_zp_type: str | Type | None = ...,
+        output_zp_type: str | Type | None = ...,
+        acc_type: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @staticmethod
+    def MAX_POOL2D(
+        input: ArrayLike,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        pad: Sequence[int],
+        *,
+        input_type: str | Type | None = ...,
+        nan_mode: str = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """The largest elements of windows.
+
+        input: [N, H, W, C].
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        kernel: Rows and columns of the window.
+        stride: Steps along rows and columns.
+        pad: Padding: top, bottom, left and right, each below the kernel.
+        nan_mode: What becomes of NaN, which integers do not have.
+        implementation: The only implementation of these operators.
+
+        Source: TOSA 1.0; 1.1 draft of 2026-08, which is the same; reference model of tosa-tools 2026.8.0.
+        """
+
     @staticmethod
     def CAST_TO_BLOCK_SCALED(
         input_data: ArrayLike,
@@ -2945,7 +3108,8 @@ class _tosa:
         block_size: Elements along the last dimension that share a scale.
         implementation: The only implementation of these operators.
 
-        Source: TOSA 1.1 draft, extension EXT-MXFP; reference model of tosa-tools 2026.8.0.
+        Source: TOSA 1.1, as of draft 2026-08, extension EXT-MXFP; later drafts have block-scaled types instead. Reference
+        model of tosa-tools 2026.8.0.
         """
 
     @staticmethod
@@ -2968,7 +3132,8 @@ class _tosa:
         block_size: Elements along the last dimension that share a scale.
         implementation: The only implementation of these operators.
 
-        Source: TOSA 1.1 draft, extension EXT-MXFP; reference model of tosa-tools 2026.8.0.
+        Source: TOSA 1.1, as of draft 2026-08, extension EXT-MXFP; later drafts have block-scaled types instead. Reference
+        model of tosa-tools 2026.8.0.
         """
 
 tosa: _tosa

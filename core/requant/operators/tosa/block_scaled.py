@@ -1,4 +1,6 @@
-"""TOSA CAST_TO_BLOCK_SCALED and CAST_FROM_BLOCK_SCALED (TOSA 1.1 draft, EXT-MXFP).
+"""TOSA CAST_TO_BLOCK_SCALED and CAST_FROM_BLOCK_SCALED, as of the draft of 2026-08 (TOSA 1.1, EXT-MXFP).
+
+Later drafts have block-scaled types in their place, which CAST converts to and from.
 
 A block is 32 elements of the last dimension, and its scale 2^e is an f8E8M0FNU.
 
@@ -27,7 +29,10 @@ from requant.operators.description import Attribute, Operand, Operator, Operator
 from requant.operators.element_names import type_key
 from requant.plan.float_arrays import narrowed, widen
 
-SOURCE = "TOSA 1.1 draft, extension EXT-MXFP; reference model of tosa-tools 2026.8.0"
+SOURCE = (
+    "TOSA 1.1, as of draft 2026-08, extension EXT-MXFP; later drafts have block-scaled types instead. Reference model of "
+    "tosa-tools 2026.8.0"
+)
 SCALE = FLOATS["f8E8M0FNU"]
 REALS = {"f32": 1, "bf16": 1}
 

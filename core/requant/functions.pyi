@@ -12,7 +12,7 @@ DESCRIBED: Mapping[str, Operation]
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 SYSTEMS: Mapping[str, Any]
 
-__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "vectors", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "identify", "equivalence", "translate_type", "lower", "onnx", "com", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
+__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "vectors", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "identify", "equivalence", "translate_type", "lower", "onnx", "com", "qonnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
 
 @overload
 def explain_quantize(
@@ -1994,6 +1994,308 @@ class _com:
     microsoft: _microsoft
 
 com: _com
+
+class _qonnx:
+    @overload
+    @staticmethod
+    def Quant(
+
+        X: ArrayLike,
+        scale: ArrayLike,
+        zeropt: ArrayLike,
+        bitwidth: ArrayLike,
+        *,
+        X_type: str | Type | None = ...,
+        scale_type: str | Type | None = ...,
+        zeropt_type: str | Type | None = ...,
+        bitwidth_type: str | Type | None = ...,
+        signed: int = ...,
+        narrow: int = ...,
+        rounding_mode: str = ...,
+        trace: bool = ...,
+        opset: int = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """Quantize to integers of any width, and dequantize. The former name of IntQuant.
+
+        X: The tensor.
+        scale: One, or a shape that is broadcast.
+        zeropt: One, or a shape that is broadcast.
+        bitwidth: One whole number, 1 to 127.
+        X_type, scale_type, zeropt_type, bitwidth_type: the types in MLIR syntax. Default: what the arrays are, without
+        scales.
+        signed: 1: signed integers, 0: unsigned ones.
+        narrow: 1: without the last integer: -127 to 127, or 0 to 254.
+        rounding_mode: ROUND, HALF_EVEN, CEIL, FLOOR, UP, DOWN, HALF_UP or HALF_DOWN, in any case. UP is away from zero,
+        DOWN toward it; ties go to even, away from zero (HALF_UP) or toward it (HALF_DOWN).
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        opset: The version of the system's operators, 1 to 2.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: qonnx 1.0.0, domain qonnx.custom_op.general.
+        """
+
+    @overload
+    @staticmethod
+    def Quant(
+
+        X: ArrayLike,
+        scale: ArrayLike,
+        zeropt: ArrayLike,
+        bitwidth: ArrayLike,
+        *,
+        X_type: str | Type | None = ...,
+        scale_type: str | Type | None = ...,
+        zeropt_type: str | Type | None = ...,
+        bitwidth_type: str | Type | None = ...,
+        signed: int = ...,
+        narrow: int = ...,
+        rounding_mode: str = ...,
+        trace: bool = ...,
+        opset: int = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def IntQuant(
+
+        X: ArrayLike,
+        scale: ArrayLike,
+        zeropt: ArrayLike,
+        bitwidth: ArrayLike,
+        *,
+        X_type: str | Type | None = ...,
+        scale_type: str | Type | None = ...,
+        zeropt_type: str | Type | None = ...,
+        bitwidth_type: str | Type | None = ...,
+        signed: int = ...,
+        narrow: int = ...,
+        rounding_mode: str = ...,
+        trace: bool = ...,
+        opset: int = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """Quantize to integers of any width, and dequantize.
+
+        X: The tensor.
+        scale: One, or a shape that is broadcast.
+        zeropt: One, or a shape that is broadcast.
+        bitwidth: One whole number, 1 to 127.
+        X_type, scale_type, zeropt_type, bitwidth_type: the types in MLIR syntax. Default: what the arrays are, without
+        scales.
+        signed: 1: signed integers, 0: unsigned ones.
+        narrow: 1: without the last integer: -127 to 127, or 0 to 254.
+        rounding_mode: ROUND, HALF_EVEN, CEIL, FLOOR, UP, DOWN, HALF_UP or HALF_DOWN, in any case. UP is away from zero,
+        DOWN toward it; ties go to even, away from zero (HALF_UP) or toward it (HALF_DOWN).
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        opset: The version of the system's operators, 1 to 2.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: qonnx 1.0.0, domain qonnx.custom_op.general.
+        """
+
+    @overload
+    @staticmethod
+    def IntQuant(
+
+        X: ArrayLike,
+        scale: ArrayLike,
+        zeropt: ArrayLike,
+        bitwidth: ArrayLike,
+        *,
+        X_type: str | Type | None = ...,
+        scale_type: str | Type | None = ...,
+        zeropt_type: str | Type | None = ...,
+        bitwidth_type: str | Type | None = ...,
+        signed: int = ...,
+        narrow: int = ...,
+        rounding_mode: str = ...,
+        trace: bool = ...,
+        opset: int = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @staticmethod
+    def BipolarQuant(
+        X: ArrayLike,
+        scale: ArrayLike,
+        *,
+        X_type: str | Type | None = ...,
+        scale_type: str | Type | None = ...,
+        opset: int = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """The scale from 0 on, also of -0, else minus the scale, also of NaN.
+
+        X: The tensor.
+        scale: One, or a shape that is broadcast.
+        X_type, scale_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        opset: The version of the system's operators, 1 to 2.
+        implementation: The only implementation of these operators.
+
+        Source: qonnx 1.0.0, domain qonnx.custom_op.general.
+        """
+
+    @overload
+    @staticmethod
+    def Trunc(
+
+        X: ArrayLike,
+        scale: ArrayLike,
+        zeropt: ArrayLike,
+        in_bitwidth: ArrayLike,
+        out_bitwidth: ArrayLike,
+        out_scale: ArrayLike | None = ...,
+        *,
+        X_type: str | Type | None = ...,
+        scale_type: str | Type | None = ...,
+        zeropt_type: str | Type | None = ...,
+        in_bitwidth_type: str | Type | None = ...,
+        out_scale_type: str | Type | None = ...,
+        out_bitwidth_type: str | Type | None = ...,
+        rounding_mode: str = ...,
+        signed: int = ...,
+        narrow: int = ...,
+        trace: bool = ...,
+        opset: int = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """Truncate quantized numbers to fewer bits.
+
+        X: The tensor.
+        scale: Of X: one, or a shape that is broadcast.
+        zeropt: Of X: one, or a shape that is broadcast.
+        in_bitwidth: One whole number; from opset 2 on it changes nothing.
+        out_scale: Of Y: one, or a shape that is broadcast. From opset 2 on it is required.
+        out_bitwidth: One whole number, 1 to 127.
+        X_type, scale_type, zeropt_type, in_bitwidth_type, out_scale_type, out_bitwidth_type: the types in MLIR syntax.
+        Default: what the arrays are, without scales.
+        rounding_mode: ROUND, HALF_EVEN, CEIL, FLOOR, UP, DOWN, HALF_UP or HALF_DOWN, in any case. UP is away from zero,
+        DOWN toward it; ties go to even, away from zero (HALF_UP) or toward it (HALF_DOWN).
+        signed: 1: signed integers, 0: unsigned ones.
+        narrow: 1: without the last integer: -127 to 127, or 0 to 254.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        opset: The version of the system's operators, 1 to 2.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: qonnx 1.0.0, domain qonnx.custom_op.general.
+        """
+
+    @overload
+    @staticmethod
+    def Trunc(
+
+        X: ArrayLike,
+        scale: ArrayLike,
+        zeropt: ArrayLike,
+        in_bitwidth: ArrayLike,
+        out_bitwidth: ArrayLike,
+        out_scale: ArrayLike | None = ...,
+        *,
+        X_type: str | Type | None = ...,
+        scale_type: str | Type | None = ...,
+        zeropt_type: str | Type | None = ...,
+        in_bitwidth_type: str | Type | None = ...,
+        out_scale_type: str | Type | None = ...,
+        out_bitwidth_type: str | Type | None = ...,
+        rounding_mode: str = ...,
+        signed: int = ...,
+        narrow: int = ...,
+        trace: bool = ...,
+        opset: int = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def FloatQuant(
+
+        X: ArrayLike,
+        scale: ArrayLike,
+        exponent_bitwidth: ArrayLike,
+        mantissa_bitwidth: ArrayLike,
+        exponent_bias: ArrayLike,
+        max_val: ArrayLike,
+        *,
+        X_type: str | Type | None = ...,
+        scale_type: str | Type | None = ...,
+        exponent_bitwidth_type: str | Type | None = ...,
+        mantissa_bitwidth_type: str | Type | None = ...,
+        exponent_bias_type: str | Type | None = ...,
+        max_val_type: str | Type | None = ...,
+        has_inf: int = ...,
+        has_nan: int = ...,
+        has_subnormal: int = ...,
+        saturation: int = ...,
+        rounding_mode: str = ...,
+        trace: bool = ...,
+        opset: int = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """Quantize to floats of any width, and dequantize. Subnormal numbers are gradual.
+
+        X: The tensor.
+        scale: One, or a shape that is broadcast.
+        exponent_bitwidth: e: one whole number, 0 to 8.
+        mantissa_bitwidth: m: one whole number, 0 to 23.
+        exponent_bias: One whole number.
+        max_val: One: the largest number, where the format keeps codes for others: 448 of f8E4M3FN.
+        X_type, scale_type, exponent_bitwidth_type, mantissa_bitwidth_type, exponent_bias_type, max_val_type: the types in
+        MLIR syntax. Default: what the arrays are, without scales.
+        has_inf: 1: without saturation what is beyond the largest number is an infinity.
+        has_nan: 1: without saturation and has_inf it is NaN.
+        has_subnormal: Ignored, as in the package.
+        saturation: 1: what is beyond the largest number becomes it.
+        rounding_mode: ROUND, HALF_EVEN, CEIL, FLOOR, UP, DOWN, HALF_UP or HALF_DOWN, in any case. UP is away from zero,
+        DOWN toward it; ties go to even, away from zero (HALF_UP) or toward it (HALF_DOWN).
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        opset: The version of the system's operators, 1 to 2.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: qonnx 1.0.0, domain qonnx.custom_op.general.
+        """
+
+    @overload
+    @staticmethod
+    def FloatQuant(
+
+        X: ArrayLike,
+        scale: ArrayLike,
+        exponent_bitwidth: ArrayLike,
+        mantissa_bitwidth: ArrayLike,
+        exponent_bias: ArrayLike,
+        max_val: ArrayLike,
+        *,
+        X_type: str | Type | None = ...,
+        scale_type: str | Type | None = ...,
+        exponent_bitwidth_type: str | Type | None = ...,
+        mantissa_bitwidth_type: str | Type | None = ...,
+        exponent_bias_type: str | Type | None = ...,
+        max_val_type: str | Type | None = ...,
+        has_inf: int = ...,
+        has_nan: int = ...,
+        has_subnormal: int = ...,
+        saturation: int = ...,
+        rounding_mode: str = ...,
+        trace: bool = ...,
+        opset: int = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+qonnx: _qonnx
 
 class _onednn:
     @staticmethod

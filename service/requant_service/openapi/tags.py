@@ -39,6 +39,7 @@ GROUPS: dict[str, tuple[Tag, ...]] = {
     "Operators of other systems": (
         Tag("onnx", "ONNX", "Operators of ONNX under their own names, operands and attributes."),
         Tag("com.microsoft", "onnxruntime", "onnxruntime's own operators, of the domain com.microsoft."),
+        Tag("qonnx", "QONNX", "QONNX's quantizers, of the domain qonnx.custom_op.general."),
         Tag("litert", "LiteRT", "Operators of LiteRT under their own names."),
         Tag("torch", "PyTorch", "Operators of PyTorch, eager and quantized_decomposed, under their own names."),
         Tag("onednn", "oneDNN", "Operations of oneDNN Graph under their own names."),

@@ -77,6 +77,7 @@ QNNPACK = _compiled("QNNPACK, compiled from PyTorch's source", "pytorch")
 QEMU = System(
     "QEMU for RISC-V", lambda: f"qemu-user {(_ROOT / '.qemu-riscv/version').read_text(encoding='utf-8').strip()}"
 )
+QONNX = installed("QONNX", "qonnx")
 QUARK = installed("Quark", "amd-quark")
 SOFTFLOAT = installed("Berkeley SoftFloat", "softfloatpy")
 STABLEHLO = installed("StableHLO", "jaxlib")

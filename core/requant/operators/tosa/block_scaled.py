@@ -30,8 +30,8 @@ from requant.operators.element_names import type_key
 from requant.plan.float_arrays import narrowed, widen
 
 SOURCE = (
-    "TOSA 1.1, as of draft 2026-08, extension EXT-MXFP; later drafts have block-scaled types instead. Reference model of "
-    "tosa-tools 2026.8.0"
+    "TOSA 1.1, as of draft 2026-08, extension EXT-MXFP; later drafts have block-scaled types instead. Reference model "
+    "of tosa-tools 2026.8.0"
 )
 SCALE = FLOATS["f8E8M0FNU"]
 REALS = {"f32": 1, "bf16": 1}

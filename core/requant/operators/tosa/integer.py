@@ -99,7 +99,8 @@ def _plan_table(call: OperatorCall) -> Work:
 
     def stages() -> Stages:
         if x.dtype == np.int8:
-            return {"output": table.take(x.astype(np.int16) + 128)}
+            index = x.astype(np.int32) + 128
+            return {"index": index, "output": table.take(index)}
         index = (x.astype(np.int32) >> 7) + 256
         base = table.take(index).astype(np.int32)
         slope = table.take(index + 1) - base
@@ -280,9 +281,9 @@ TABLE = Operator(
         ),
     ),
     stages=(
-        stage("index", "Of i16: (x >> 7) + 256.", I32),
-        stage("base", "table[index].", I32),
-        stage("slope", "table[index + 1] - table[index].", I32),
+        stage("index", "x + 128, or of i16 (x >> 7) + 256.", I32),
+        stage("base", "Of i16: table[index].", I32),
+        stage("slope", "Of i16: table[index + 1] - table[index].", I32),
     ),
     attributes=(TRACE,),
     deviations=("Elements at which i16 does not hold the slope of the table, unpredictable in TOSA, are an error.",),

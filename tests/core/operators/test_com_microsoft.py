@@ -329,8 +329,9 @@ def test_a_trace_has_the_stages_and_the_same_output(name: str) -> None:
         shape = [int(each) for each in given["type"].removeprefix("tensor<").split("x")[:-1]]
         inputs[key] = tensor(element, np.array(given["values"]).reshape(shape))
     attributes = {key: each for key, each in operator.example.get("attributes", {}).items() if key != "trace"}
-    (plain,) = run(name, inputs, attributes).items()
-    traced = run(name, inputs, {**attributes, "trace": True})
+    opset = operator.example.get("opset")
+    (plain,) = run(name, inputs, attributes, opset=opset).items()
+    traced = run(name, inputs, {**attributes, "trace": True}, opset=opset)
     assert [*traced][-1] == plain[0]
     assert np.array_equal(traced[plain[0]], plain[1])
     assert set(traced) - {plain[0]} <= {each.name for each in operator.stages}

@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from requant.mlir.types import BLOCK_FORMATS
+
 VECTORS = Path(__file__).parents[1] / "vectors"
 
 
@@ -119,3 +121,22 @@ def test_kinds_without_arithmetic_name_what_is_missing(client: httpx.Client, out
     assert reply.status_code == 422
     assert reply.json()["code"] == "unsupported"
     assert says in reply.json()["detail"]
+
+
+def test_a_block_scaled_type_names_its_block_format(client: httpx.Client) -> None:
+    """It is parsed; the block routes convert to it, and no route of uniform types does."""
+    text = "tensor<2x32x!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:{}, {{0.3, 4.0}}>>"
+    for value, block_format in BLOCK_FORMATS.items():
+        found = parse(client, text.format(value)).json()
+        expected = {"kind": "tensor", "element_kind": "block_scaled", "storage": value, "block_format": block_format,
+                    "block_sizes": [32], "scales": ["0.25", "4.0"], "scale_shape": [2], "zero_points": []}  # fmt: skip
+        assert {name: found[name] for name in expected} == expected
+        assert [each["name"] for each in found["checks"] if each["passes"]] == ["mlir"]
+        reply = client.post("/v1/types/translate", json={"type": text.format(value)})
+        assert (reply.status_code, reply.json()["code"]) == (422, "unsupported")
+        assert f"block format {block_format}" in reply.json()["detail"]
+        tensor = {"type": "tensor<1x32xf32>", "values": [0.5] * 32}
+        blocks = client.post("/v1/blocks/quantize", json={"input": tensor, "format": found["block_format"]})
+        assert blocks.status_code == 200, blocks.text
+        refused = client.post("/v1/quantize", json={"input": tensor, "output_type": found["element"]})
+        assert (refused.status_code, refused.json()["code"]) == (422, "unsupported")

@@ -84,6 +84,8 @@ def _refused_on_purpose(text: str, offset: int) -> str | None:
         return "keyword as integer"
     if (bits := re.match(r"0x([0-9a-fA-F]{1,16})", rest)) and isnan(_from_bits(bits[1])):
         return "NaN scale"
+    if re.search(r"block_scaled\s*<[^>]*\{[^{}]*\Z", before) and _beyond_block_scales(rest):
+        return "scale of blocks that becomes NaN"
     number = re.match(r"(-?)\s*(0x[0-9a-fA-F]+|[0-9]+)", rest)
     blockwise = re.search(r".*<\s*(u|ui|i|si)0*(\d+)[^{]*\{[^{}]*\}\s*,\s*\{", before, re.DOTALL)
     if number and blockwise and not re.search(r"[,{]\s*\Z", before):
@@ -97,6 +99,12 @@ def _refused_on_purpose(text: str, offset: int) -> str | None:
     if re.match(r"!quant\s*<", text[text.rfind("!", 0, offset) :]):
         return "text after the type in the long spelling"
     return None
+
+
+def _beyond_block_scales(text: str) -> bool:
+    """Whether a number that MLIR rounds to f8E8M0FNU becomes NaN."""
+    number = re.match(r"0x([0-9a-fA-F]{1,16})|[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?", text)
+    return number is not None and (_from_bits(number[1]) if number[1] else float(number[0])) >= 1.5 * 2.0**127
 
 
 def _uncommented(text: str) -> str:

@@ -17,6 +17,7 @@ FLOAT_TYPES = [
     "f8E4M3B11FNUZ", "f8E3M4", "f8E8M0FNU", "f6E2M3FN", "f6E3M2FN", "f4E2M1FN",
 ]  # fmt: skip
 FLOAT_STORAGES = ["f8E4M3FN", "f8E5M2", "f4E2M1FN"]
+BLOCK_VALUES = ["f8E4M3FN", "f8E5M2", "f6E2M3FN", "f6E3M2FN", "f4E2M1FN", "!tosa.mxint8"]
 _PLAIN_SCALES = ["1.0", "0.5", "2.0", "1.5", "0.998", "0.1", "3.0", "1.25", "2.", "4.0e-1", "1.0e0", "5.E-1", "01.0"]
 _PIECES = [
     *"<>{}:,-()[]+.x?*! 017e_$;#\t\né\"", "->", "//", "0x", "1.0", "true", "false", "nan", "i8", "u8", "ui4",
@@ -28,8 +29,10 @@ _PIECES = [
 def type_text(random: Random) -> str:
     """Return the text of one type of any kind."""
     kind = random.random()
-    if kind < 0.55:
+    if kind < 0.5:
         return quantized_text(random)
+    if kind < 0.55:
+        return block_scaled_text(random)
     if kind < 0.9:
         return _tensor(random)
     if kind < 0.95:
@@ -46,6 +49,16 @@ def quantized_text(random: Random) -> str:
     )[0]  # fmt: skip
     body = _spaced(random, [name, "<", *fields(random), ">"])
     return f"!quant<{body}>" if random.random() < 0.05 else f"!quant.{body.replace(' ', '', body.index('<'))}"
+
+
+def block_scaled_text(random: Random) -> str:
+    """Return the text of one of TOSA's block-scaled types, with or without scales."""
+    fields = ["BLOCK_SHAPE_32", ":", "f8E8M0FNU", ":", random.choice(BLOCK_VALUES)]
+    if random.random() < 0.6:
+        scales = [_float(random) for _ in range(random.choice([1, 1, 2, 3, 20]))]
+        fields += [",", "{", *[piece for scale in scales for piece in (scale, ",")][:-1], "}"]
+    body = _spaced(random, ["block_scaled", "<", *fields, ">"])
+    return f"!tosa<{body}>" if random.random() < 0.05 else f"!tosa.{body.replace(' ', '', body.index('<'))}"
 
 
 def mutated(random: Random, text: str) -> str:
@@ -265,7 +278,7 @@ def _builtin(random: Random) -> str:
 
 
 def _tensor(random: Random) -> str:
-    element = quantized_text(random) if random.random() < 0.8 else _builtin(random)
+    element = random.choices([quantized_text, block_scaled_text, _builtin], [16, 1, 4])[0](random)
     if random.random() < 0.1:
         return f"tensor<*{random.choice(['x', ' x '])}{element}>"
     dimensions = [

@@ -76,6 +76,7 @@ class QuantizedAttribute(Data[mlir.QuantizedType], TypeAttribute):
         short = text.startswith(f"!{cls.name}", start)
         stream.rewind(start)
         type_ = read_quantized(stream)
+        assert not isinstance(type_, mlir.BlockScaledType)
         # In the long spelling `!quant<uniform<...>>` xDSL takes the last bracket.
         parser._resume_from(stream.previous_end - (0 if short else 1))
         return type_
@@ -133,6 +134,8 @@ def element_attribute(element: mlir.ElementType) -> Attribute:
             return _float_attribute(name)
         case IndexElement():
             return IndexType()
+        case mlir.BlockScaledType():
+            raise UnsupportedError("modules have no block-scaled types here")
         case _:
             return _wrapped(element)
 

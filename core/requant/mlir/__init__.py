@@ -6,6 +6,7 @@ from requant.mlir.parser import parse_storage, parse_type
 from requant.mlir.printer import print_storage, print_type
 from requant.mlir.types import (
     AnyType,
+    BlockScaledType,
     CalibratedType,
     ElementType,
     QuantileType,
@@ -23,6 +24,7 @@ from requant.mlir.types import (
 
 __all__ = [
     "AnyType",
+    "BlockScaledType",
     "CalibratedType",
     "ElementType",
     "QuantileType",

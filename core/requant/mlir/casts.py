@@ -128,6 +128,9 @@ def _named(type_: Type) -> str:
     """Return a short name: the text of a quantized type may be a megabyte."""
     if isinstance(type_, IntegerElement | FloatElement):
         return type_.name
-    return {"QuantileType": "a bare quantile", "TupleType": "a tuple", "IndexElement": "index"}.get(
-        type(type_).__name__, "a quantized type"
-    )
+    return {
+        "QuantileType": "a bare quantile",
+        "TupleType": "a tuple",
+        "IndexElement": "index",
+        "BlockScaledType": "a block-scaled type",
+    }.get(type(type_).__name__, "a quantized type")

@@ -6,8 +6,9 @@ Time is linear in the text. Depth is bounded by `MAXIMUM_DEPTH`, rank by `MAXIMU
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import Any, TypeVar
 
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.formats.float_format import round_to_format
@@ -36,7 +37,11 @@ from requant.mlir.lexer import (
     read_integer,
 )
 from requant.mlir.types import (
+    BLOCK_FORMATS,
+    BLOCK_SCALE,
+    BLOCK_SHAPE,
     AnyType,
+    BlockScaledType,
     CalibratedType,
     QuantileType,
     QuantizedType,
@@ -54,6 +59,7 @@ from requant.mlir.verifier import (
     FLOAT_STORAGES,
     axis_fault,
     block_fault,
+    block_scale_fault,
     blockwise_storage_fault,
     blockwise_zero_point_range,
     calibrated_fault,
@@ -71,6 +77,8 @@ from requant.mlir.verifier import (
 _PARAMETER_AND_COMMA = re.compile(
     rf"{BLANKS}(?P<scale>{DECIMAL}){BLANKS}(?::{BLANKS}(?P<zero_point>-?+[0-9]++){BLANKS})?+,"
 )
+T = TypeVar("T")
+
 _INT64 = (-(1 << 63), (1 << 63) - 1)
 
 
@@ -169,20 +177,23 @@ def _named(shape: tuple[int, ...]) -> str:
 _UNSIGNED_STORAGE = re.compile(r"u([0-9]{1,10})\Z", re.ASCII)
 
 
-def read_quantized(stream: TokenStream) -> QuantizedType:
+def read_quantized(stream: TokenStream) -> QuantizedType | BlockScaledType:
     """Take a type that starts with `!`. Raises TypeTextError."""
-    return _read_body(stream, _READERS)
+    if stream.token.text[1:].partition(".")[0] == "tosa":
+        return _read_body(stream, "tosa", _TOSA_READERS)
+    return _read_body(stream, "quant", _READERS)
 
 
-def _read_body(stream: TokenStream, readers: dict[str, Callable[[TokenStream], QuantizedType]]) -> QuantizedType:
-    """Take `!quant.mnemonic<...>` or the long `!quant<mnemonic<...>>`, with a mnemonic of `readers`."""
+def _read_body(stream: TokenStream, dialect: str, readers: Mapping[str, Callable[[TokenStream], T]]) -> T:
+    """Take `!dialect.mnemonic<...>` or the long `!dialect<mnemonic<...>>`, with a mnemonic of `readers`."""
     name = stream.token
-    dialect, dot, mnemonic = name.text[1:].partition(".")
-    if dialect != "quant":
-        raise stream.error(name.start, f"unknown dialect in {shown(name.text)}; only types of `!quant` are supported")
+    found, dot, mnemonic = name.text[1:].partition(".")
+    if found != dialect:
+        supported = "only types of `!quant` and `!tosa.block_scaled` are supported"
+        raise stream.error(name.start, f"unknown dialect in {shown(name.text)}; {supported}")
     opening = name.end
     if dot:
-        _check_mnemonic(stream, name.start + len("!quant."), mnemonic, readers)
+        _check_mnemonic(stream, name.start + len(f"!{dialect}."), mnemonic, readers)
     if stream.text[opening : opening + 1] != "<":
         hint = f"write `{name.text}<`: no blanks from the `!` to the `<`"
         raise stream.error(opening, f"expected `<` right after {shown(name.text)}", hint)
@@ -196,7 +207,7 @@ def _read_body(stream: TokenStream, readers: dict[str, Callable[[TokenStream], Q
         _check_mnemonic(stream, word.start, word.text, readers)
         stream.advance()
         result = readers[word.text](stream)
-        stream.expect(">", "to close `!quant<`")
+        stream.expect(">", f"to close `!{dialect}<`")
     # A bracket in a comment makes MLIR see another end than the type has. It then goes on in the middle of the comment.
     if stream.previous_end != end:
         raise stream.error(min(stream.previous_end, end) - 1, "unbalanced brackets: one of them is in a comment")
@@ -204,14 +215,15 @@ def _read_body(stream: TokenStream, readers: dict[str, Callable[[TokenStream], Q
 
 
 def _check_mnemonic(
-    stream: TokenStream, start: int, mnemonic: str, readers: dict[str, Callable[[TokenStream], QuantizedType]]
+    stream: TokenStream, start: int, mnemonic: str, readers: Mapping[str, Callable[[TokenStream], Any]]
 ) -> None:
     if mnemonic not in readers:
         names = ", ".join(f"`{reader}`" for reader in readers)
         detail = f"expected {names}, found {shown(mnemonic)}"
         hint = "names are lowercase" if mnemonic.lower() in readers else None
         if not mnemonic:
-            hint = "no blanks from the `!` to the `<`: `!quant.uniform<`"
+            example = "!quant.uniform" if "uniform" in readers else "!tosa.block_scaled"
+            hint = f"no blanks from the `!` to the `<`: `{example}<`"
         raise stream.error(start, detail, hint)
 
 
@@ -366,8 +378,7 @@ def read_storage(stream: TokenStream) -> StorageType:
     start = stream.token.start
     element: StorageElement
     if stream.token.kind is TokenKind.DIALECT_TYPE:
-        quantile = _read_body(stream, _QUANTILE_READER)
-        assert isinstance(quantile, QuantileType)
+        quantile = _read_body(stream, "quant", _QUANTILE_READER)
         element, signed, width = quantile, quantile.signed, quantile.storage.width
     else:
         element, signed = _storage_element(stream, stream.token)
@@ -411,13 +422,50 @@ def _read_bounds(stream: TokenStream, storage: StorageType | None) -> tuple[int,
     return minimum, maximum
 
 
-_QUANTILE_READER: dict[str, Callable[[TokenStream], QuantizedType]] = {"quantile": _read_quantile}
-_READERS: dict[str, Callable[[TokenStream], QuantizedType]] = {
+_QUANTILE_READER: Mapping[str, Callable[[TokenStream], QuantileType]] = {"quantile": _read_quantile}
+_READERS: Mapping[str, Callable[[TokenStream], QuantizedType]] = {
     "uniform": _read_uniform,
     "any": _read_any,
     "calibrated": _read_calibrated,
     **_QUANTILE_READER,
 }
+
+
+def _read_block_scaled(stream: TokenStream) -> BlockScaledType:
+    stream.expect("<", "after `block_scaled`")
+    for text, purpose in ((BLOCK_SHAPE, "the block shape"), (BLOCK_SCALE.name, "the type of the scales")):
+        if stream.token.text != text:
+            raise stream.unexpected(f"`{text}` as {purpose}")
+        stream.advance()
+        stream.expect(":", f"after {purpose}")
+    value = stream.token.text
+    if value not in BLOCK_FORMATS:
+        raise stream.unexpected(f"the type of the elements ({', '.join(f'`{each}`' for each in BLOCK_FORMATS)})")
+    stream.advance()
+    scales: list[float] = []
+    if stream.accept(","):
+        stream.expect("{", "to open the list of scales")
+        scales.append(_read_block_scale(stream))
+        while stream.accept(","):
+            if len(scales) == MAXIMUM_LIST_LENGTH:
+                raise stream.error(stream.token.start, f"a list of more than {MAXIMUM_LIST_LENGTH} scales")
+            scales.append(_read_block_scale(stream))
+        stream.expect("}", "or `,` in the list of scales")
+    stream.expect(">", "to close `block_scaled<`")
+    return BlockScaledType(value, tuple(scales))
+
+
+def _read_block_scale(stream: TokenStream) -> float:
+    """Take a scale, and return the nearest number of its type, which has no zero."""
+    start = stream.token.start
+    stream.count_entries(1, start)
+    scale = read_float(stream, "scale")
+    if problem := block_scale_fault(scale):
+        raise stream.error(start, problem)
+    return max(round_to_format(scale, BLOCK_SCALE), BLOCK_SCALE.smallest)
+
+
+_TOSA_READERS: Mapping[str, Callable[[TokenStream], BlockScaledType]] = {"block_scaled": _read_block_scaled}
 
 
 MAXIMUM_RANK = 64

@@ -11,7 +11,10 @@ from requant.errors.cancellation import checked
 from requant.formats.elements import FloatElement, IndexElement, IntegerElement, Signedness
 from requant.formats.float_format import F64, power_of_ten, reads_back
 from requant.mlir.types import (
+    BLOCK_SCALE,
+    BLOCK_SHAPE,
     AnyType,
+    BlockScaledType,
     CalibratedType,
     QuantileType,
     StorageType,
@@ -153,6 +156,9 @@ def print_type(type_: Type) -> str:
             return f"!quant.calibrated<{expressed.name}<{float_text(minimum)}:{float_text(maximum)}>>"
         case QuantileType():
             return _quantile(type_)
+        case BlockScaledType(value=value, scales=scales):
+            texts = ", ".join(_texts(scales, lambda scale: decimal_text(scale, BLOCK_SCALE) or ""))
+            return f"!tosa.block_scaled<{BLOCK_SHAPE}:{BLOCK_SCALE.name}:{value}{f', {{{texts}}}' if texts else ''}>"
         case TensorType(element=element):
             return print_tensor(type_, print_type(element))
         case TupleType(members=members):

@@ -10,6 +10,7 @@ from requant.formats.elements import FloatElement, IndexElement, IntegerElement,
 from requant.mlir.fit import fit_fault
 from requant.mlir.types import (
     AnyType,
+    BlockScaledType,
     CalibratedType,
     ElementType,
     QuantileType,
@@ -52,6 +53,8 @@ def _element_reason(element: ElementType) -> str | None:
             return _storage_reason(storage) or _zero_point_reason(storage, zero_points)
         case UniformSubChannelType():
             return "sub-channel types are not in StableHLO"
+        case BlockScaledType():
+            return "block-scaled types are TOSA's"
         case AnyType() | CalibratedType() | QuantileType():
             return "quantized types are per-tensor or per-axis uniform in StableHLO"
 

@@ -12,7 +12,9 @@ from requant.mlir.casts import dcast_reason, qcast_reason, scast_reason
 from requant.mlir.printer import print_tensor, print_tuple
 from requant.mlir.stablehlo import stablehlo_reason
 from requant.mlir.types import (
+    BLOCK_SIZE,
     AnyType,
+    BlockScaledType,
     CalibratedType,
     ElementType,
     QuantileType,
@@ -40,6 +42,7 @@ class TypeKind(StrEnum):
     UNIFORM_SUB_CHANNEL = "uniform_sub_channel"
     CALIBRATED = "calibrated"
     QUANTILE = "quantile"
+    BLOCK_SCALED = "block_scaled"
 
 
 class TypeCheckName(StrEnum):
@@ -133,6 +136,15 @@ def _element(element: ElementType) -> tuple[TypeKind, dict[str, Any]]:
             }
         case QuantileType():
             return TypeKind.QUANTILE, _quantile(element)
+        case BlockScaledType():
+            return TypeKind.BLOCK_SCALED, {
+                "bits": element.width,
+                "signed": True,
+                "storage": element.value,
+                "block_sizes": [BLOCK_SIZE],
+                "block_format": element.block_format,
+                **({"scales": list(element.scales), "scale_shape": [len(element.scales)]} if element.scales else {}),
+            }
 
 
 def _uniform(element: UniformType | UniformPerAxisType | UniformSubChannelType) -> dict[str, Any]:

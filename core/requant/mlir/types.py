@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from requant.formats.elements import Element, FloatElement, IntegerElement, Signedness
+from requant.formats.elements import FLOATS, Element, FloatElement, IntegerElement, Signedness
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +136,48 @@ class CalibratedType:
     maximum: float
 
 
+BLOCK_SHAPE, BLOCK_SCALE, BLOCK_SIZE = "BLOCK_SHAPE_32", FLOATS["f8E8M0FNU"], 32
+"""The only shape of blocks, the only type of their scales, and how many elements there are along the last dimension."""
+
+MXINT8 = "!tosa.mxint8"
+"""TOSA's type of 8-bit integers that stand for 64ths."""
+
+BLOCK_FORMATS: Mapping[str, str] = {
+    "f8E4M3FN": "mxfp8_e4m3",
+    "f8E5M2": "mxfp8_e5m2",
+    "f6E2M3FN": "mxfp6_e2m3",
+    "f6E3M2FN": "mxfp6_e3m2",
+    "f4E2M1FN": "mxfp4_e2m1",
+    MXINT8: "mxint8",
+}
+"""The elements of block-scaled types, and what the formats of such blocks are called here."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockScaledType:
+    """`!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:value, {scales}>`: blocks of 32 elements of the last dimension.
+
+    `value` is a name of `BLOCK_FORMATS`. `scales` are powers of two, one per block, or none: those are part of the
+    tensor then.
+    """
+
+    value: str
+    scales: tuple[float, ...] = ()
+
+    @property
+    def block_format(self) -> str:
+        return BLOCK_FORMATS[self.value]
+
+    @property
+    def width(self) -> int:
+        """The number of bits of an element."""
+        return 8 if self.value == MXINT8 else FLOATS[self.value].width
+
+
 StorageElement = IntegerElement | FloatElement | QuantileType
 UniformQuantizedType = UniformType | UniformPerAxisType | UniformSubChannelType
 QuantizedType = AnyType | UniformQuantizedType | CalibratedType | QuantileType
-ElementType = Element | QuantizedType
+ElementType = Element | QuantizedType | BlockScaledType
 
 
 @dataclass(frozen=True, slots=True)

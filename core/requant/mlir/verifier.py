@@ -11,7 +11,10 @@ from math import isfinite, isnan, prod
 from requant.formats.elements import FloatElement, IndexElement, IntegerElement
 from requant.formats.float_format import round_to_format
 from requant.mlir.types import (
+    BLOCK_FORMATS,
+    BLOCK_SCALE,
     AnyType,
+    BlockScaledType,
     CalibratedType,
     QuantileType,
     StorageElement,
@@ -24,6 +27,7 @@ from requant.mlir.types import (
     UniformType,
 )
 
+_BEYOND_BLOCK_SCALES = 1.5 * BLOCK_SCALE.largest
 MAXIMUM_STORAGE_WIDTH = 32
 MAXIMUM_INTEGER_WIDTH = (1 << 24) - 1
 MAXIMUM_DIMENSION = (1 << 63) - 1
@@ -74,6 +78,13 @@ def scale_fault(scale: float, expressed: FloatElement) -> str | None:
         return "a scale must not be NaN"
     bounds = f"{expressed.smallest!r} to {expressed.largest!r}"
     return f"scale {scale!r} is outside the positive finite range of {expressed.name}, {bounds}"
+
+
+def block_scale_fault(scale: float) -> str | None:
+    """Return why a number is no scale of a block-scaled type. MLIR makes NaN of what is too large, which is refused."""
+    if scale < 0:
+        return f"scale {scale!r} is negative"
+    return None if scale < _BEYOND_BLOCK_SCALES else f"scale {scale!r} is beyond 2^127, the largest of f8E8M0FNU"
 
 
 def axis_fault(axis: int) -> str | None:
@@ -155,10 +166,19 @@ def fault(type_: Type) -> str | None:
             return calibrated_fault(minimum, maximum)
         case QuantileType():
             return _quantile_fault(type_)
+        case BlockScaledType(value=value, scales=scales):
+            if value not in BLOCK_FORMATS:
+                return f"{value} is no type of elements of block-scaled types"
+            return next((bad for scale in scales if (bad := _block_scale_fault(scale))), None)
         case TensorType():
             return _tensor_fault(type_)
         case TupleType(members=members):
             return next((problem for member in members if (problem := fault(member))), None)
+
+
+def _block_scale_fault(scale: float) -> str | None:
+    inside = BLOCK_SCALE.smallest <= scale <= BLOCK_SCALE.largest
+    return None if inside and round_to_format(scale, BLOCK_SCALE) == scale else f"scale {scale!r} is no f8E8M0FNU"
 
 
 def _tensor_fault(type_: TensorType) -> str | None:

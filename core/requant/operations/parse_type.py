@@ -36,11 +36,12 @@ def _plan(call: OperationCall) -> PlannedWork:
         numbers = {each.name: np.array(said.pop(each.name), _DTYPES[each.kind]) for each in _LISTS if each.name in said}
         if "scales" in numbers:
             said["scale_bits"] = [f"0x{struct.pack('>d', each).hex().upper()}" for each in numbers["scales"].tolist()]
-            said["zero_point_bits"] = [f"0x{each & (1 << 64) - 1:016X}" for each in numbers["zero_points"].tolist()]
+            if "zero_points" in numbers:
+                said["zero_point_bits"] = [f"0x{each & (1 << 64) - 1:016X}" for each in numbers["zero_points"].tolist()]
             # Those of a type without an axis or blocks are of rank 0, as conversions take them.
             count = () if said.get("axis") is None else (numbers["scales"].size,)
             shape = tuple(numbers["scale_shape"].tolist()) if "scale_shape" in numbers else count
-            numbers |= {name: numbers[name].reshape(shape) for name in ("scales", "zero_points")}
+            numbers |= {name: numbers[name].reshape(shape) for name in ("scales", "zero_points") if name in numbers}
         return Result(report=said | {"checks": _checks(parsed)}, numbers=numbers)
 
     return PlannedWork(operands={}, run=run, byte_count=0)
@@ -100,7 +101,7 @@ _REPLY = (
     NumbersOutput(
         name="block_axes",
         kind=Kind.INTEGER,
-        description="uniform_sub_channel: the axes divided into blocks.",
+        description="uniform_sub_channel: the axes divided into blocks. Those of block_scaled are of the last one.",
         model_description="The axes divided into blocks.",
         empty_if_absent=True,
         bits=32,
@@ -111,10 +112,16 @@ _REPLY = (
         description="The block size of each of block_axes.",
         empty_if_absent=True,
     ),
+    Member(
+        name="block_format",
+        kind=Kind.TEXT,
+        description="block_scaled: the format of /v1/blocks/quantize and dequantize.",
+        optional=True,
+    ),
     NumbersOutput(
         name="scale_shape",
         kind=Kind.INTEGER,
-        description="The shape of the scales of uniform_sub_channel.",
+        description="The shape of the scales of uniform_sub_channel and block_scaled.",
         model_description="The shape of the scales of blocks.",
         empty_if_absent=True,
     ),

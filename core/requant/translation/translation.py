@@ -19,6 +19,7 @@ from requant.mlir.lexer import MAXIMUM_LIST_LENGTH
 from requant.mlir.parser import MAXIMUM_RANK
 from requant.mlir.printer import print_storage, print_type
 from requant.mlir.types import (
+    BlockScaledType,
     StorageType,
     TensorType,
     Type,
@@ -149,6 +150,11 @@ class SystemTranslation:
 def subject_of(type_: Type) -> Subject:
     """Return a uniform type, alone or of a static tensor. Raise UnsupportedError or TypeFitError for others."""
     element = type_.element if isinstance(type_, TensorType) else type_
+    if isinstance(element, BlockScaledType):
+        raise UnsupportedError(
+            f"{excerpt(print_type(type_))} is the block format {element.block_format}, whose scales are part of the "
+            "tensor: /v1/blocks/quantize and dequantize convert to it and from it"
+        )
     if not isinstance(element, UniformQuantizedType):
         raise UnsupportedError(f"{excerpt(print_type(type_))} is not !quant.uniform<...>: it has no scale")
     if not isinstance(type_, TensorType):

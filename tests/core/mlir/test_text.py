@@ -11,6 +11,7 @@ from requant.formats.elements import FLOATS, FloatElement, IndexElement, Integer
 from requant.formats.float_format import round_to_format
 from requant.mlir import (
     AnyType,
+    BlockScaledType,
     CalibratedType,
     QuantileType,
     StorageType,
@@ -126,10 +127,34 @@ U8 = StorageType(IntegerElement(8), False, 0, 255)
             "!quant.quantile<ui8:f16, {1.0, -2.0}, <3:4>>",
             QuantileType(IntegerElement(8, Signedness.UNSIGNED), FLOATS["f16"], (1.0, -2.0), 3, 4),
         ),
+        (
+            "tensor<?x32x!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E5M2>>",
+            TensorType((None, 32), BlockScaledType("f8E5M2")),
+        ),
+        (
+            "!tosa<block_scaled< BLOCK_SHAPE_32 : f8E8M0FNU : !tosa.mxint8,{1.5,0.0 , 0x4008000000000000}> >",
+            BlockScaledType("!tosa.mxint8", (2.0, 2.0**-127, 4.0)),
+        ),
     ],
 )  # fmt: skip
 def test_value(text: str, expected: object) -> None:
     assert parse_type(text) == expected
+
+
+BLOCK_SCALES = {
+    "1.0": "1.000000e+00", "3.0": "4.000000e+00", "1.5": "2.000000e+00", "1.4999": "1.000000e+00",
+    "0.1": "1.250000e-01", "0.0": "5.877470e-39", "6.0e-39": "5.877470e-39", "0x3F800000": "5.877470e-39",
+    "1048576.0": "1.048580e+06", "1.7014118346046923e+38": "1.701410e+38", "2.5e+38": "1.701410e+38",
+}  # fmt: skip
+"""Scales of block-scaled types, and what iree-opt 3.13 prints for them."""
+
+
+@pytest.mark.parametrize("scale", BLOCK_SCALES)
+def test_scales_of_blocks_are_printed_as_powers_of_two(scale: str) -> None:
+    text = "!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f4E2M1FN, {{{}}}>"
+    printed = print_type(parse_type(text.format(scale)))
+    assert printed == text.format(BLOCK_SCALES[scale])
+    assert parse_type(printed) == parse_type(text.format(scale))
 
 
 @pytest.mark.parametrize(
@@ -173,6 +198,23 @@ def test_codes_of_a_quantile(storage: str, low: int, high: int, signed: bool) ->
         "i16777216",
         "vector<4xf32>",
         "memref<4xf32>",
+        "!tosa.mxint8",
+        "!tosa.shape<3>",
+        "!tosa.block_scaled <BLOCK_SHAPE_32:f8E8M0FNU:f8E5M2>",
+        "!tosa.block_scaled<BLOCK_SHAPE_16:f8E8M0FNU:f8E5M2>",
+        "!tosa.block_scaled<BLOCK_SHAPE_32:f8E4M3FN:f8E5M2>",
+        "!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:i8>",
+        "!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f16>",
+        "!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU>",
+        "!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E5M2,>",
+        "!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E5M2, {}>",
+        "!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E5M2, {1}>",
+        "!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E5M2, {1.0,}>",
+        "!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E5M2, {-1.0}>",
+        "!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E5M2, {2.6e+38}>",
+        "!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E5M2, {0x7FF0000000000000}>",
+        "!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E5M2, {0x7FF8000000000000}>",
+        "!quant.uniform<!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E5M2>:f32, 0.5>",
         "complex<f32>",
         "none",
         "() -> ()",

@@ -11,6 +11,7 @@ from requant.errors import TypeFitError
 from requant.formats.elements import FLOATS, IntegerElement
 from requant.mlir import (
     AnyType,
+    BlockScaledType,
     CalibratedType,
     QuantileType,
     StorageType,
@@ -25,6 +26,7 @@ from requant.mlir import (
 from requant.mlir.casts import Cast, cast_reason, dcast_reason, qcast_reason, scast_reason
 from requant.mlir.fit import check_fits, fit_fault
 from requant.mlir.stablehlo import stablehlo_reason
+from requant.mlir.types import MXINT8
 from requant.mlir.verifier import fault, scale_fault
 from tests.support.drawn_types import tensor
 
@@ -37,7 +39,12 @@ BLOCKS = UniformSubChannelType(U8, F32, ((0, 2),), (2, 1), (1.0, 2.0), (0, 255))
 QUANTILE = QuantileType(IntegerElement(1), F32, (1.0, 2.0))
 
 
-@pytest.mark.parametrize("type_", [UNIFORM, PER_AXIS, BLOCKS, QUANTILE, AnyType(I8, None), TupleType((UNIFORM,))])
+RIGHT = [
+    UNIFORM, PER_AXIS, BLOCKS, QUANTILE, AnyType(I8, None), TupleType((UNIFORM,)), BlockScaledType(MXINT8, (2.0,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("type_", RIGHT)
 def test_right(type_: Type) -> None:
     assert fault(type_) is None
 
@@ -67,6 +74,10 @@ def test_right(type_: Type) -> None:
         (replace(BLOCKS, zero_points=(0, -1)), "zero point -1"),
         (replace(BLOCKS, storage=StorageType.unbounded(FLOATS["f8E5M2"], signed=True)), "integer storage"),
         (CalibratedType(F32, 1.0, 1.0), "not greater"),
+        (BlockScaledType("f16"), "f16"),
+        (BlockScaledType("f8E5M2", (1.0, 3.0)), "scale 3.0"),
+        (BlockScaledType("f8E5M2", (0.0,)), "scale 0.0"),
+        (BlockScaledType("f8E5M2", (nan,)), "scale nan"),
         (replace(QUANTILE, table=(1.0,)), "2^1"),
         (replace(QUANTILE, table=(1.0, inf)), "finite"),
         (replace(QUANTILE, minimum=0, maximum=2), "ask for 3"),
@@ -107,6 +118,7 @@ def test_scale_interval_is_closed(name: str) -> None:
         ("f32", "not a quantized type: f32", "not a quantized type: f32"),
         ("index", "index", "index"),
         ("tuple<f32>", "a tuple", "a tuple"),
+        ("!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E5M2>", "block-scaled", "block-scaled"),
     ],
 )
 def test_one_sided(text: str, float_cast: str | None, storage_cast: str | None) -> None:

@@ -35,20 +35,16 @@ from requant.errors import UnsupportedError
 from requant.errors.names import entry_named
 from requant.kernels.convert import blocks as kernels
 from requant.kernels.convert.blocks import ExponentRule
+from requant.mlir.types import BLOCK_FORMATS, BLOCK_SIZE, MXINT8
 
 Array = NDArray[Any]
 
-BLOCK = 32
+BLOCK = BLOCK_SIZE
 _SCALE = "f8E8M0FNU"
 _NAN_SCALE = 0xFF
 
 MX_ELEMENTS: dict[str, str | None] = {
-    "mxfp8_e4m3": "f8E4M3FN",
-    "mxfp8_e5m2": "f8E5M2",
-    "mxfp6_e2m3": "f6E2M3FN",
-    "mxfp6_e3m2": "f6E3M2FN",
-    "mxfp4_e2m1": "f4E2M1FN",
-    "mxint8": None,
+    name: None if element == MXINT8 else element for element, name in BLOCK_FORMATS.items()
 }
 """The element type of each format; mxint8 has integers, 64ths of the scale."""
 

@@ -24,7 +24,7 @@ from requant.convert.blocks.mx import BLOCK, MxRule, MxTensor, dequantize_mx, qu
 from requant.description import Choices, Kind, TensorValue
 from requant.errors import TypeFitError, default_pointer
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
-from requant.mlir.types import TensorType
+from requant.mlir.types import BLOCK_FORMATS, MXINT8, TensorType
 from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Outputs, Run, only_implementation
 from requant.operators.element_names import type_key
 from requant.plan.float_arrays import narrowed, widen
@@ -37,12 +37,7 @@ SCALE = FLOATS["f8E8M0FNU"]
 REALS = {"f32": 1, "bf16": 1}
 
 MX_FORMATS: Mapping[str, str] = {
-    "f8E4M3FN": "mxfp8_e4m3",
-    "f8E5M2": "mxfp8_e5m2",
-    "f6E2M3FN": "mxfp6_e2m3",
-    "f6E3M2FN": "mxfp6_e3m2",
-    "f4E2M1FN": "mxfp4_e2m1",
-    "i8": "mxint8",
+    "i8" if element == MXINT8 else element: name for element, name in BLOCK_FORMATS.items()
 }
 """The MX format of each element type. i8 are the codes of !tosa.mxint8, which stand for 64ths."""
 

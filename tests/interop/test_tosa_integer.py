@@ -135,8 +135,8 @@ def products(rng: np.random.Generator) -> Iterator[tuple[Operands, Attributes, s
         a = np.where(beyond | at, largest, a)
         operands = [each.astype(np.int32) for each in (a, b)]
         yield of_shift(operands[0], operands[1], shift), {}, "i32"
-    for a, b, shift in ((2**31 - 1, 2, 1), (2**16, 2**15, 1), (-(2**31), -(2**31), 63), (-(2**31), 3, 1), (7, 5, 1)):
-        yield of_shift(np.full(2, a, np.int32), np.full(2, b, np.int32), shift), {}, "i32"
+    for x, y, shift in ((2**31 - 1, 2, 1), (2**16, 2**15, 1), (-(2**31), -(2**31), 63), (-(2**31), 3, 1), (7, 5, 1)):
+        yield of_shift(np.full(2, x, np.int32), np.full(2, y, np.int32), shift), {}, "i32"
     yield of_shift(np.ones(3, np.int32), np.ones(2, np.int32), 1), {}, "i32"
 
 

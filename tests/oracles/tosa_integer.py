@@ -11,7 +11,8 @@ I16, I32 = range(-(2**15), 2**15), range(-(2**31), 2**31)
 
 
 def _wrapped(number: int, bits: int) -> int:
-    return (number + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
+    half = 1 << (bits - 1)
+    return (number + half) % (2 * half) - half
 
 
 def multiply(a: int, b: int, shift: int) -> int | None:
@@ -42,10 +43,10 @@ def average(elements: Sequence[int], zeros: tuple[int, int], bounds: tuple[int, 
     """The mean of the elements of a window by reciprocal_scale and apply_scale_32."""
     n = len(elements)
     k = 0
-    while 2**k < n:
+    while 1 << k < n:
         k += 1
-    multiplier, shift = (2**30 + 1) * 2**k // n, 30 + k
+    multiplier, divisor = ((2**30 + 1) << k) // n, 2**30 << k
     assert 2**30 <= multiplier < 2**31
     total = sum(each - zeros[0] for each in elements)
     assert total in I32
-    return min(max((total * multiplier + 2 ** (shift - 1)) // 2**shift + zeros[1], bounds[0]), bounds[1])
+    return min(max((total * multiplier + divisor // 2) // divisor + zeros[1], bounds[0]), bounds[1])

@@ -39,7 +39,7 @@ def test_products(name: str) -> None:
         a, b = draw(rng, name, 7, 9), draw(rng, name, 7, 1)
         found = run("tosa.MUL", operands(name, a, b, 0))["output"]
         pairs = zip(*(each.ravel().tolist() for each in np.broadcast_arrays(a, b)), strict=True)
-        assert found.ravel().tolist() == [oracle.multiply(*pair, 0) for pair in pairs]
+        assert found.ravel().tolist() == [oracle.multiply(x, y, 0) for x, y in pairs]
 
 
 def test_products_with_a_shift() -> None:
@@ -51,7 +51,7 @@ def test_products_with_a_shift() -> None:
         odd = (2 * rng.integers(-(1 << 29), 1 << 29, 40) + 1) >> max(shift - 31, 0)
         ties = rng.random(40) < 0.5
         a, b = np.where(ties, odd, a), np.where(ties, 1 << min(shift - 1, 30), b)
-        expected = [oracle.multiply(*pair, shift) for pair in zip(a.tolist(), b.tolist(), strict=True)]
+        expected = [oracle.multiply(x, y, shift) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
         kept = np.array([each is not None for each in expected])
         inputs = operands("i32", a[kept], b[kept], shift)
         if kept.any():

@@ -15,6 +15,7 @@ error here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -167,18 +168,46 @@ def _windows(call: OperatorCall, sizes: tuple[int, ...]) -> list[_Window]:
     return found
 
 
-def _pool(call: OperatorCall) -> tuple[Array, list[_Window], tuple[int, ...], int]:
-    """Return the input, its windows, the shape of the output and about how many products it costs."""
-    x = _tensor(call, "input", 4)
-    rows, columns = windows = _windows(call, x.shape[1:3])
-    shape = (x.shape[0], rows.places, columns.places, x.shape[3])
-    of_rows = x.shape[0] * rows.places * columns.size * x.shape[3] + _COST_OF_TAP
-    of_columns = rows.places * columns.places * x.shape[0] * x.shape[3] + _COST_OF_TAP
-    return x, windows, shape, of_rows * rows.kernel + of_columns * columns.kernel
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """The input of a pool, its windows of rows and columns, and the shape of the output.
+
+    The windows are reduced one after the other, the one that leaves fewer elements first, so that what lies between is
+    not larger than both input and output.
+    """
+
+    x: Array
+    windows: tuple[_Window, _Window]
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, call: OperatorCall) -> _Pool:
+        """Read it. Raise what is wrong with the input and its windows."""
+        x = _tensor(call, "input", 4)
+        rows, columns = _windows(call, x.shape[1:3])
+        return cls(x, (rows, columns), (x.shape[0], rows.places, columns.places, x.shape[3]))
+
+    @property
+    def ordered(self) -> list[tuple[int, _Window]]:
+        return sorted(enumerate(self.windows, 1), key=lambda pair: pair[1].places / pair[1].size)
+
+    @property
+    def products(self) -> int:
+        """About how many products take as long."""
+        (_, first), (_, last) = self.ordered
+        between = self.x.size // first.size * first.places + _COST_OF_TAP
+        return between * first.kernel + (prod(self.shape) + _COST_OF_TAP) * last.kernel
+
+    def reduced(self, x: Array, ufunc: np.ufunc, start: int) -> Array:
+        """Return what a function makes of the elements of each window, from `start` on."""
+        for axis, window in self.ordered:
+            x = window.reduced(x, axis, ufunc, start)
+        return x
 
 
 def _plan_average(call: OperatorCall) -> Work:
-    x, windows, shape, products = _pool(call)
+    pool = _Pool.of(call)
+    x = pool.x
     same_type(call, "input_zp", "input")
     same_type(call, "output_zp", "input")
     zeros = {name: _one(call, name) for name in ("input_zp", "output_zp")}
@@ -186,15 +215,13 @@ def _plan_average(call: OperatorCall) -> Work:
     for name, zero in zeros.items():
         if zero and x.dtype != np.int8:
             raise ParameterError(f"{name} of i16 is 0", pointer=f"/inputs/{name}")
-    counts = [each.counts for each in windows]
+    counts = [each.counts for each in pool.windows]
     most = int(counts[0].max() * counts[1].max())
     if not -(1 << 31) <= most * (limits.min - zeros["input_zp"]) <= most * (limits.max - zeros["input_zp"]) < 1 << 31:
         raise ParameterError("i32 may not hold the sum of a window of this size", pointer="/attributes/kernel")
 
     def stages() -> Stages:
-        sums = x.astype(np.int32) - np.int32(zeros["input_zp"])
-        for axis, window in enumerate(windows, 1):
-            sums = window.reduced(sums, axis, np.add, 0)
+        sums = pool.reduced(x.astype(np.int32) - np.int32(zeros["input_zp"]), np.add, 0)
         count = np.multiply.outer(*counts)[None, :, :, None]
         bits = np.frexp(count - 1)[1].astype(np.int64)  # of count - 1, 0 of 0
         multiplier, shift = (((1 << 30) + 1) << bits) // count, 30 + bits
@@ -203,19 +230,13 @@ def _plan_average(call: OperatorCall) -> Work:
         narrow = {"multiplier": multiplier, "shift": shift, "scaled": scaled}
         return {"accumulator": sums, **{name: each.astype(np.int32) for name, each in narrow.items()}, "output": output}
 
-    return in_stages(call, stages, shape, products)
+    return in_stages(call, stages, pool.shape, pool.products)
 
 
 def _plan_max(call: OperatorCall) -> Work:
-    x, windows, shape, products = _pool(call)
-
-    def stages() -> Stages:
-        found = x
-        for axis, window in enumerate(windows, 1):
-            found = window.reduced(found, axis, np.maximum, int(np.iinfo(x.dtype).min))
-        return {"output": found}
-
-    return in_stages(call, stages, shape, products)
+    pool = _Pool.of(call)
+    lowest = int(np.iinfo(pool.x.dtype).min)
+    return in_stages(call, lambda: {"output": pool.reduced(pool.x, np.maximum, lowest)}, pool.shape, pool.products)
 
 
 def _numbers(name: str, description: str, lowest: int) -> Attribute:

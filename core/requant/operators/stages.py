@@ -118,15 +118,17 @@ def in_stages(
     elements, where that is more than the dtype of its array.
     """
 
+    traced = bool(call.attributes.get(TRACE.name))
+
     def run() -> Outputs:
         with np.errstate(all="ignore"):
             found = stages()
-        shown = found if call.boolean("trace") else {name: found[name] for name in [*found][-1:]}
+        shown = found if traced else {name: found[name] for name in [*found][-1:]}
         tensors = {name: tensor_of(np.asarray(array)) for name, array in shown.items()}
         if element is not None:
             name, tensor = tensors.popitem()
             tensors[name] = TensorValue(TensorType(tensor.shape, element), tensor.data)
         return tensors
 
-    in_memory = 0 if blocks and not call.boolean("trace") else _BYTES_OF_STAGES * prod(shape)
+    in_memory = 0 if blocks and not traced else _BYTES_OF_STAGES * prod(shape)
     return Work(run, prod(shape), products, in_memory)

@@ -1,0 +1,25 @@
+"""LiteRT's operators."""
+
+from __future__ import annotations
+
+from requant.operators.description import Operator
+from requant.operators.litert.conversions import DEQUANTIZE, QUANTIZE
+from requant.operators.litert.elementwise import MUL, PRELU, SUB
+from requant.operators.litert.pools import AVERAGE_POOL_2D, MAX_POOL_2D
+from requant.operators.litert.unary import HARD_SWISH, LEAKY_RELU, LOGISTIC, RELU, RELU6, RELU_N1_TO_1, TANH
+
+OPERATORS: tuple[Operator, ...] = (
+    QUANTIZE,
+    DEQUANTIZE,
+    MUL,
+    SUB,
+    AVERAGE_POOL_2D,
+    MAX_POOL_2D,
+    HARD_SWISH,
+    LEAKY_RELU,
+    LOGISTIC,
+    RELU,
+    RELU6,
+    RELU_N1_TO_1,
+    TANH,
+)

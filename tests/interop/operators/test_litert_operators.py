@@ -1,0 +1,188 @@
+"""LiteRT's quantized operators beside its three resolvers, each with a million elements in the exhaustive mode."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.interop.seed_of_the_day import generator
+from tests.support.cases import EXHAUSTIVE
+
+pytest.importorskip("flatbuffers")
+pytest.importorskip("ai_edge_litert")
+
+from ai_edge_litert import schema_py_generated as schema
+
+from tests.interop.operators.litert_node import Node, Quant, check
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the kernels are those of x86-64"),
+]
+
+BYTES = ("i8", "u8")
+STORAGES = (*BYTES, "i16")
+ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6")
+Nodes = Iterator[Node]
+
+
+def beside(rng: np.random.Generator, scale: float) -> float:
+    """A scale, or one ulp beside it."""
+    toward = np.float32([-np.inf, scale, np.inf][rng.integers(3)])
+    return float(np.nextafter(np.float32(scale), toward))
+
+
+def quant(rng: np.random.Generator, storage: str, scale: float) -> Quant:
+    limits = np.iinfo(Quant(storage, 1.0).dtype)
+    ends = int(limits.min), int(limits.max), 0
+    zero = 0 if storage == "i16" else int(rng.choice([rng.integers(limits.min, limits.max + 1), *ends]))
+    return Quant(storage, beside(rng, scale), zero)
+
+
+def any_scale(rng: np.random.Generator) -> float:
+    return float(np.exp(rng.uniform(-7, 1)))
+
+
+def activation(rng: np.random.Generator) -> tuple[str, int]:
+    name = str(rng.choice(ACTIVATIONS)) if rng.random() < 0.5 else "NONE"
+    return name, int(getattr(schema.ActivationFunctionType, name))
+
+
+def rounds(exhaustive: int, quick: int = 6) -> int:
+    return exhaustive if EXHAUSTIVE else quick
+
+
+def binary_nodes(rng: np.random.Generator, operator: str) -> Nodes:
+    shapes: Any = (
+        ((40, 401 if EXHAUSTIVE else 41),) * 2,
+        ((7, 15), (7, 15)),
+        ((1,), (33,)),
+        ((5, 1, 9), (5, 4, 9)),
+        ((3,), (3,)),
+    )
+    for number in range(rounds(200)):
+        storage = STORAGES[number % 3]
+        of_a, of_b = quant(rng, storage, any_scale(rng)), quant(rng, storage, any_scale(rng))
+        product = of_a.scale * of_b.scale
+        if operator == "MUL":
+            # Whole and half numbers, and factors at the ends of what kernels take.
+            factor = rng.choice([1.0, 0.5, 0.25, 2.0**-7, 2.0**-16, 2.0**8, 2.0**-12, rng.uniform(0.0005, 0.3)])
+            scale = product / factor
+        else:
+            scale = max(of_a.scale, of_b.scale) * rng.choice([1.0, 2.0, 0.5, 2.0**-8, 2.0**9, rng.uniform(0.3, 3)])
+        if rng.random() < 0.2:
+            scale = float(rng.choice([0.25, 4.0, 12.0, 0.75]))  # bounds of activations that are ties
+        of_y = quant(rng, storage, scale)
+        shape_a, shape_b = shapes[0] if rng.random() < 0.3 else shapes[rng.integers(len(shapes))]
+        name, code = activation(rng)
+        options: dict[str, Any] = {"fusedActivationFunction": code}
+        if operator == "SUB":
+            options["potScaleInt16"] = False
+        names = ("input", "alpha") if operator == "PRELU" else ("input1", "input2")
+        drawn = (of_a.draw(rng, *shape_a), of_a), (of_b.draw(rng, *shape_b), of_b)
+        if operator == "PRELU":
+            yield Node(
+                operator, dict(zip(names, drawn, strict=True)), of_y, np.broadcast_shapes(shape_a, shape_b), version=1
+            )
+            continue
+        yield Node(
+            operator,
+            dict(zip(names, drawn, strict=True)),
+            of_y,
+            tuple(np.broadcast_shapes(shape_a, shape_b)),
+            {"fused_activation_function": name},
+            ("MulOptions" if operator == "MUL" else "SubOptions", options),
+        )
+
+
+def test_mul() -> None:
+    check(binary_nodes(generator(1), "MUL"), 1_000_000)
+
+
+def test_prelu() -> None:
+    check(binary_nodes(generator(6), "PRELU"), 1_000_000)
+
+
+def test_sub() -> None:
+    check(binary_nodes(generator(2), "SUB"), 1_000_000)
+
+
+def pool_nodes(rng: np.random.Generator, operator: str) -> Nodes:
+    for number in range(rounds(200)):
+        storage, padding = STORAGES[number % 3], str(rng.choice(["SAME", "VALID"]))
+        size, taps, stride = rng.integers(1, 12, 2), rng.integers(1, 6, 2), rng.integers(1, 4, 2)
+        taps = np.minimum(taps, size)
+        places = -(-size // stride) if padding == "SAME" else (size - taps) // stride + 1
+        images, channels = (int(each) for each in rng.choice([1, 2, 16, 67], 2))
+        of_x = quant(rng, storage, float(rng.choice([any_scale(rng), 4.0, 12.0, 0.75])))
+        x = of_x.draw(rng, images, int(size[0]), int(size[1]), channels)
+        if rng.random() < 0.5:
+            x = x // 64  # small sums, many of whose means are ties
+        name, code = activation(rng)
+        height, width, down, right = (int(each) for each in (*taps, *stride))
+        yield Node(
+            operator,
+            {"input": (x, of_x)},
+            of_x,
+            (images, int(places[0]), int(places[1]), channels),
+            {"padding": padding, "filter_height": height, "filter_width": width, "stride_h": down, "stride_w": right,
+             "fused_activation_function": name},
+            ("Pool2DOptions",
+             {"padding": int(getattr(schema.Padding, padding)), "filterHeight": height, "filterWidth": width,
+              "strideH": down, "strideW": right, "fusedActivationFunction": code}),
+            retyped=False,
+        )  # fmt: skip
+
+
+def test_average_pool() -> None:
+    check(pool_nodes(generator(3), "AVERAGE_POOL_2D"), 1_000_000)
+
+
+def test_max_pool() -> None:
+    check(pool_nodes(generator(4), "MAX_POOL_2D"), 1_000_000)
+
+
+FUNCTIONS = {"LOGISTIC": lambda x: 1 / (1 + np.exp(-x)), "TANH": np.tanh}
+
+
+def unary_nodes(rng: np.random.Generator, operator: str) -> Nodes:
+    """All codes of 8 bits, and of 16 where the operator has them."""
+    wide = operator not in ("HARD_SWISH", "RELU6", "RELU_N1_TO_1")
+    for number in range(rounds(180)):
+        storage = "i16" if wide and number % 30 == 0 else BYTES[number % 2]
+        of_x = quant(rng, storage, any_scale(rng) / (200 if storage == "i16" else 1))
+        limits = np.iinfo(of_x.dtype)
+        codes = np.arange(limits.min, limits.max + 1).astype(of_x.dtype)
+        x = np.concatenate([rng.permutation(codes) for _ in range(1 if storage == "i16" else 10)])
+        ratio = rng.choice([1.0, 2.0, 0.5, 1 / 3, rng.uniform(0.05, 4), 2.0**-7, 2.0**8, 1.5 * 2.0**-10])
+        attributes: dict[str, Any] = {}
+        options = None
+        of_y = quant(rng, storage, of_x.scale * ratio)
+        if operator in ("LOGISTIC", "TANH"):
+            one = 2.0**-7 if operator == "TANH" else 2.0**-8
+            of_y = (
+                Quant(storage, one, {"i8": 0, "u8": 128}[storage] if operator == "TANH" else Quant(storage, 1).low)
+                if storage != "i16"
+                else Quant("i16", 2.0**-15)
+            )
+            if storage == "i16" and rng.random() < 0.4:
+                of_x = Quant("i16", float(rng.choice([2.0**-12, 2.0**-11, 2.0**-10, 2.0**-14])))
+        if operator == "LEAKY_RELU":
+            attributes["alpha"] = float(np.float32(rng.choice([0.01, 0.1, 0.5, -0.25, 2.0, 0.0, 1.0, rng.normal()])))
+            options = ("LeakyReluOptions", dict(attributes))
+        version = 1 if operator in ("HARD_SWISH", "RELU_N1_TO_1") else 2
+        if operator in FUNCTIONS and storage != "i16":
+            # Beside a tie the last bit of the C library's function decides.
+            real = np.float32(of_x.scale) * (x.astype(np.int32) - of_x.zero_point).astype(np.float32)
+            steps = FUNCTIONS[operator](real.astype(np.float64)) / of_y.scale
+            x = x[np.abs(steps - np.floor(steps) - 0.5) > 1e-4]
+        yield Node(operator, {"input": (x, of_x)}, of_y, x.shape, attributes, options, version=version)
+
+
+@pytest.mark.parametrize("operator", ["LOGISTIC", "TANH", "RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "HARD_SWISH"])
+def test_unary(operator: str) -> None:
+    check(unary_nodes(generator(5), operator), 1_000_000)

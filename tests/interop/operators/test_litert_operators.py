@@ -82,18 +82,16 @@ def binary_nodes(rng: np.random.Generator, operator: str) -> Nodes:
         options: dict[str, Any] = {"fusedActivationFunction": code}
         if operator == "SUB":
             options["potScaleInt16"] = False
-        names = ("input", "alpha") if operator == "PRELU" else ("input1", "input2")
-        drawn = (of_a.draw(rng, *shape_a), of_a), (of_b.draw(rng, *shape_b), of_b)
+        inputs = (of_a.draw(rng, *shape_a), of_a), (of_b.draw(rng, *shape_b), of_b)
+        shape = tuple(np.broadcast_shapes(shape_a, shape_b))
         if operator == "PRELU":
-            yield Node(
-                operator, dict(zip(names, drawn, strict=True)), of_y, np.broadcast_shapes(shape_a, shape_b), version=1
-            )
+            yield Node(operator, dict(zip(("input", "alpha"), inputs, strict=True)), of_y, shape, version=1)
             continue
         yield Node(
             operator,
-            dict(zip(names, drawn, strict=True)),
+            dict(zip(("input1", "input2"), inputs, strict=True)),
             of_y,
-            tuple(np.broadcast_shapes(shape_a, shape_b)),
+            shape,
             {"fused_activation_function": name},
             ("MulOptions" if operator == "MUL" else "SubOptions", options),
         )

@@ -53,7 +53,11 @@ _GROUP = {np.dtype(np.int8): 16, np.dtype(np.uint8): 8}
 Compute = Callable[[Array, Array], Stages]
 
 
-def _planned(call: OperatorCall, computing: Callable[[OperatorCall, Quantized, Quantized, Quantized], Compute]) -> Work:
+def _planned(
+    call: OperatorCall,
+    computing: Callable[[OperatorCall, Quantized, Quantized, Quantized], Compute],
+    names: tuple[str, str] = ("input1", "input2"),
+) -> Work:
     a, b = (call.inputs[name] for name in names)
     same_dtype(call, names[1], names[0])
     try:
@@ -158,6 +162,16 @@ def _prelu(call: OperatorCall, x: Quantized, alpha: Quantized, y: Quantized) -> 
     return compute
 
 
+def _plan_prelu(call: OperatorCall) -> Work:
+    work = _planned(call, _prelu, ("input", "alpha"))
+    x, alpha = call.inputs["input"].shape, call.inputs["alpha"].shape
+    if np.broadcast_shapes(x, alpha) != x:
+        raise TypeFitError(
+            f"alpha has shape {list(alpha)}, which {list(x)} is no broadcast of", pointer="/inputs/alpha"
+        )
+    return work
+
+
 _OPERANDS = (
     tensor("input1", "The first tensor, of i8, u8 or i16."),
     tensor("input2", "The second, of the same storage. Shapes are broadcast as numpy does."),
@@ -206,11 +220,11 @@ PRELU = described(
     summary="A quantized tensor with its negative numbers multiplied by another.",
     inputs=(
         tensor("input", "The tensor, of i8, u8 or i16."),
-        tensor("alpha", "The factors, of the same storage. Shapes are broadcast as numpy does."),
+        tensor("alpha", "The factors, of the same storage, broadcast to the shape of input."),
     ),
     stages=(stage("product", "x - zx, below 0 times alpha - za.", I32), _SCALED),
     deviations=("i16: the bytes of alpha are read as i8 from its beginning, as in LiteRT.",),
-    plan=lambda call: _planned(call, _prelu, ("input", "alpha")),
+    plan=_plan_prelu,
     example={
         "inputs": {
             "input": {"type": "tensor<3x!quant.uniform<i8:f32, 0.5:3>>", "values": [-100, 3, 120]},

@@ -184,3 +184,53 @@ def unary_nodes(rng: np.random.Generator, operator: str) -> Nodes:
 @pytest.mark.parametrize("operator", ["LOGISTIC", "TANH", "RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "HARD_SWISH"])
 def test_unary(operator: str) -> None:
     check(unary_nodes(generator(5), operator), 1_000_000)
+
+
+def softmax_nodes(rng: np.random.Generator) -> Nodes:
+    for number in range(rounds(120)):
+        storage = STORAGES[number % 3]
+        of_x = quant(rng, storage, float(np.exp(rng.uniform(-9, 1))) / (200 if storage == "i16" else 1))
+        of_y = Quant("i16", 2.0**-15) if storage == "i16" else Quant(storage, 2.0**-8, Quant(storage, 1).low)
+        shape = [(40, 100), (700, 5), (3, 1001), (50, 2, 17), (9,), (33, 1)][rng.integers(6)]
+        x = of_x.draw(rng, *shape)
+        if rng.random() < 0.5:
+            x = x // rng.choice([2, 16, 256]).astype(x.dtype) if storage == "i16" else x // rng.choice([2, 16])
+        beta = float(np.float32(rng.choice([1.0, 0.5, rng.uniform(0.1, 3)])))
+        x = x.astype(of_x.dtype)
+        yield Node("SOFTMAX", {"input": (x, of_x)}, of_y, shape, {"beta": beta}, ("SoftmaxOptions", {"beta": beta}))
+
+
+def test_softmax() -> None:
+    check(softmax_nodes(generator(7)), 500_000)
+
+
+def reduced_nodes(rng: np.random.Generator, operator: str) -> Nodes:
+    shapes: Any = ((3, 7, 5, 40), (2, 4, 4, 3000), (1, 3, 3, 16), (400, 33), (9, 40, 30), (1000,))
+    for number in range(rounds(150)):
+        storage, shape = STORAGES[number % 3], shapes[rng.integers(len(shapes))]
+        axes = sorted(rng.choice(len(shape), rng.integers(1, len(shape) + 1), replace=False).tolist())
+        if len(shape) == 4 and rng.random() < 0.8:
+            axes = [1, 2] if rng.random() < 0.7 else [-1]
+        keep = bool(rng.random() < 0.5)
+        of_x = quant(rng, storage, any_scale(rng))
+        reduced = {axis % len(shape) for axis in axes}
+        count = int(np.prod([shape[axis] for axis in reduced]))
+        ratio = rng.choice([1.0, 2.0, 0.5, 1 / 3, rng.uniform(0.05, 4)])
+        of_y = quant(rng, storage, of_x.scale * ratio * (count if operator == "SUM" and rng.random() < 0.7 else 1))
+        x = of_x.draw(rng, *shape)
+        if rng.random() < 0.5:
+            x = (x // 32).astype(x.dtype)
+        kept = [1 if axis in reduced else size for axis, size in enumerate(shape) if keep or axis not in reduced]
+        yield Node(
+            operator,
+            {"input": (x, of_x), "axis": (np.array(axes, np.int32), None)},
+            of_y,
+            tuple(kept),
+            {"keep_dims": keep},
+            ("ReducerOptions", {"keepDims": keep}),
+        )
+
+
+@pytest.mark.parametrize("operator", ["MEAN", "SUM"])
+def test_reduced(operator: str) -> None:
+    check(reduced_nodes(generator(8), operator), 200_000)

@@ -6,6 +6,8 @@ from requant.operators.description import Operator
 from requant.operators.litert.conversions import DEQUANTIZE, QUANTIZE
 from requant.operators.litert.elementwise import MUL, PRELU, SUB
 from requant.operators.litert.pools import AVERAGE_POOL_2D, MAX_POOL_2D
+from requant.operators.litert.reductions import MEAN, SUM
+from requant.operators.litert.softmax import SOFTMAX
 from requant.operators.litert.unary import HARD_SWISH, LEAKY_RELU, LOGISTIC, RELU, RELU6, RELU_N1_TO_1, TANH
 
 OPERATORS: tuple[Operator, ...] = (
@@ -23,4 +25,7 @@ OPERATORS: tuple[Operator, ...] = (
     LEAKY_RELU,
     PRELU,
     HARD_SWISH,
+    SOFTMAX,
+    MEAN,
+    SUM,
 )

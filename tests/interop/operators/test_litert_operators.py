@@ -234,3 +234,71 @@ def reduced_nodes(rng: np.random.Generator, operator: str) -> Nodes:
 @pytest.mark.parametrize("operator", ["MEAN", "SUM"])
 def test_reduced(operator: str) -> None:
     check(reduced_nodes(generator(8), operator), 200_000)
+
+
+def joined_nodes(rng: np.random.Generator) -> Nodes:
+    for number in range(rounds(120)):
+        storage, axis = STORAGES[number % 3], int(rng.integers(-3, 3))
+        of_y = quant(rng, storage, any_scale(rng))
+        shape = [int(each) for each in rng.choice([1, 7, 16, 40], 3)]
+        inputs = {}
+        for part in range(int(rng.integers(1, 7))):
+            shape[axis] = int(rng.integers(1, 40))
+            of_x = (
+                of_y
+                if storage == "i8" or rng.random() < 0.2
+                else quant(rng, storage, of_y.scale * rng.choice([0.5, 1.0, 1.5, 2.25, rng.uniform(0.1, 3)]))
+            )
+            inputs[f"input_{part}"] = (of_x.draw(rng, *shape), of_x)
+        total = [*shape]
+        total[axis] = sum(array.shape[axis] for array, _ in inputs.values())
+        options = ("ConcatenationOptions", {"axis": axis})
+        yield Node("CONCATENATION", inputs, of_y, tuple(total), {"axis": axis}, options)
+
+
+def test_concatenation() -> None:
+    check(joined_nodes(generator(9)), 500_000)
+
+
+def padded_nodes(rng: np.random.Generator) -> Nodes:
+    for number in range(rounds(90)):
+        of_x = quant(rng, STORAGES[number % 3], any_scale(rng))
+        shape = tuple(int(each) for each in rng.choice([1, 5, 17, 40], rng.integers(1, 5)))
+        widths = rng.integers(0, 4, (len(shape), 2)).astype(np.int32)
+        after = tuple(int(each) for each in np.array(shape) + widths.sum(1))
+        yield Node(
+            "PAD", {"input": (of_x.draw(rng, *shape), of_x), "paddings": (widths, None)}, of_x, after, {},
+            ("PadOptions", {}), retyped=False,
+        )  # fmt: skip
+
+
+def test_pad() -> None:
+    check(padded_nodes(generator(10)), 500_000)
+
+
+def resized_nodes(rng: np.random.Generator, operator: str) -> Nodes:
+    for number in range(rounds(180)):
+        of_x = quant(rng, STORAGES[number % 3], any_scale(rng))
+        before, after = rng.integers(1, 24, 2), rng.integers(1, 40, 2)
+        if rng.random() < 0.3:
+            after = before * rng.integers(1, 4)
+        images, channels = (int(each) for each in rng.choice([1, 2, 3, 16], 2))
+        align, half = [(False, False), (True, False), (False, True)][rng.integers(3)]
+        flags = {"align_corners": align, "half_pixel_centers": half}
+        kind = "ResizeBilinearOptions" if operator == "RESIZE_BILINEAR" else "ResizeNearestNeighborOptions"
+        yield Node(
+            operator,
+            {"input": (of_x.draw(rng, images, *(int(each) for each in before), channels), of_x),
+             "size": (after.astype(np.int32), None)},
+            of_x,
+            (images, int(after[0]), int(after[1]), channels),
+            flags,
+            (kind, {"alignCorners": align, "halfPixelCenters": half}),
+            retyped=False,
+            version=3,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", ["RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"])
+def test_resized(operator: str) -> None:
+    check(resized_nodes(generator(11), operator), 1_000_000)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from requant.operators.description import Operator
 from requant.operators.litert.conversions import DEQUANTIZE, QUANTIZE
 from requant.operators.litert.elementwise import MUL, PRELU, SUB
+from requant.operators.litert.movement import CONCATENATION, PAD
 from requant.operators.litert.pools import AVERAGE_POOL_2D, MAX_POOL_2D
 from requant.operators.litert.reductions import MEAN, SUM
+from requant.operators.litert.resize import RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR
 from requant.operators.litert.softmax import SOFTMAX
 from requant.operators.litert.unary import HARD_SWISH, LEAKY_RELU, LOGISTIC, RELU, RELU6, RELU_N1_TO_1, TANH
 
@@ -28,4 +30,8 @@ OPERATORS: tuple[Operator, ...] = (
     SOFTMAX,
     MEAN,
     SUM,
+    CONCATENATION,
+    PAD,
+    RESIZE_BILINEAR,
+    RESIZE_NEAREST_NEIGHBOR,
 )

@@ -207,7 +207,7 @@ SOFTMAX = described(
     ),
     attributes=(Attribute(name="beta", kind=Kind.NUMBER, description="The factor of the input, in f32.", default=1.0),),
     deviations=(
-        "reference, 8 bits: where a row's exponentials sum to 512 or more LiteRT ends the process; it is an error here.",
+        "reference, 8 bits: rows whose exponentials sum to 512 or more, for which LiteRT ends the process, are errors.",
     ),
     plan=_plan,
     example={

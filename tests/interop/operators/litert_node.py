@@ -112,7 +112,7 @@ class Node:
         if self.retyped:
             attributes["output_type"] = parse_type(self.output.element)
         operands = {
-            name: tensor("i32" if quant is None else quant.element, array)
+            name: tensor("i32" if quant is None or quant.storage == "i32" else quant.element, array)
             for name, (array, quant) in self.inputs.items()
         }
         try:

@@ -302,3 +302,67 @@ def resized_nodes(rng: np.random.Generator, operator: str) -> Nodes:
 @pytest.mark.parametrize("operator", ["RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"])
 def test_resized(operator: str) -> None:
     check(resized_nodes(generator(11), operator), 1_000_000)
+
+
+def matmul_nodes(rng: np.random.Generator) -> Nodes:
+    for number in range(rounds(120)):
+        storage = ("i8", "i8", "i16")[number % 3]
+        of_a, of_b = quant(rng, storage, any_scale(rng)), quant(rng, storage, any_scale(rng))
+        constant = bool(rng.random() < 0.5)
+        if rng.random() < 0.5:
+            of_b = Quant(storage, of_b.scale)
+        m, k, n = (int(each) for each in rng.choice([1, 5, 40, 100], 3))
+        batch = () if rng.random() < 0.5 else (3,)
+        a, b = of_a.draw(rng, *batch, m, k), of_b.draw(rng, *batch, k, n)
+        adj_x, adj_y = bool(rng.random() < 0.3), bool(rng.random() < 0.3)
+        if adj_x:
+            a = np.ascontiguousarray(a.swapaxes(-1, -2))
+        if adj_y:
+            b = np.ascontiguousarray(b.swapaxes(-1, -2))
+        ratio = rng.choice([2.0**-3, 2.0**-7, 0.01, 2.0**-10, rng.uniform(0.001, 0.1)])
+        of_y = quant(rng, storage, of_a.scale * of_b.scale / ratio * (200 if storage == "i16" else 1))
+        yield Node(
+            "BATCH_MATMUL", {"lhs": (a, of_a), "rhs": (b, of_b)}, of_y, (*batch, m, n),
+            {"adj_x": adj_x, "adj_y": adj_y},
+            ("BatchMatMulOptions", {"adjX": adj_x, "adjY": adj_y}), ("rhs",) if constant else (),
+        )  # fmt: skip
+
+
+def test_batch_matmul() -> None:
+    check(matmul_nodes(generator(12)), 500_000)
+
+
+def transposed_nodes(rng: np.random.Generator) -> Nodes:
+    for number in range(rounds(150)):
+        storage, padding = STORAGES[number % 3], str(rng.choice(["SAME", "VALID"]))
+        images, inner, outer = 1 + number % 2, int(rng.choice([1, 3, 16])), int(rng.choice([1, 5, 8, 16, 24]))
+        size, taps, strides = rng.integers(1, 14, 2), rng.integers(1, 5, 2), rng.integers(1, 4, 2)
+        places = size * strides if padding == "SAME" else (size - 1) * strides + np.maximum(taps, strides)
+        of_x = quant(rng, storage, any_scale(rng))
+        if storage == "u8":
+            of_w = quant(rng, "u8", any_scale(rng))
+        else:
+            of_w = Quant("i8", np.array([any_scale(rng) for _ in range(outer)], np.float32))
+        w = of_w.draw(rng, outer, int(taps[0]), int(taps[1]), inner)
+        ratio = rng.choice([2.0**-3, 2.0**-7, 0.01, 2.0**-10, rng.uniform(0.001, 0.1)])
+        of_y = quant(rng, storage, of_x.scale * float(np.mean(of_w.scale)) / ratio)
+        shape = (images, int(places[0]), int(places[1]), outer)
+        inputs: dict[str, Any] = {
+            "output_shape": (np.array(shape, np.int32), None),
+            "weights": (w, of_w),
+            "input": (of_x.draw(rng, images, int(size[0]), int(size[1]), inner), of_x),
+        }
+        if storage != "i16" and rng.random() < 0.5:
+            of_bias = Quant("i32", np.float32(of_x.scale) * np.atleast_1d(np.asarray(of_w.scale, np.float32)))
+            inputs["bias"] = (rng.integers(-9000, 9000, outer).astype(np.int32), of_bias)
+        code = int(getattr(schema.Padding, padding))
+        yield Node(
+            "TRANSPOSE_CONV", inputs, of_y, shape,
+            {"padding": padding, "stride_h": int(strides[0]), "stride_w": int(strides[1])},
+            ("TransposeConvOptions", {"padding": code, "strideH": int(strides[0]), "strideW": int(strides[1])}),
+            ("weights", "bias"), version=3,
+        )  # fmt: skip
+
+
+def test_transpose_conv() -> None:
+    check(transposed_nodes(generator(13)), 300_000)

@@ -7,6 +7,7 @@ from requant.operators.litert.conversions import DEQUANTIZE, QUANTIZE
 from requant.operators.litert.elementwise import MUL, PRELU, SUB
 from requant.operators.litert.movement import CONCATENATION, PAD
 from requant.operators.litert.pools import AVERAGE_POOL_2D, MAX_POOL_2D
+from requant.operators.litert.products import BATCH_MATMUL, TRANSPOSE_CONV
 from requant.operators.litert.reductions import MEAN, SUM
 from requant.operators.litert.resize import RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR
 from requant.operators.litert.softmax import SOFTMAX
@@ -34,4 +35,6 @@ OPERATORS: tuple[Operator, ...] = (
     PAD,
     RESIZE_BILINEAR,
     RESIZE_NEAREST_NEIGHBOR,
+    BATCH_MATMUL,
+    TRANSPOSE_CONV,
 )

@@ -57,9 +57,7 @@ def _plan_concatenation(call: OperatorCall) -> Work:
     of_y, element = quantized_output(call, shape, "input_0", symmetric=())
     for name, each in zip(names, of_x, strict=True):
         if of_y.dtype == np.int8 and each != of_y:
-            raise UnsupportedError(
-                "i8 has the scale and zero point of the output", pointer=f"/inputs/{name}"
-            )
+            raise UnsupportedError("i8 has the scale and zero point of the output", pointer=f"/inputs/{name}")
 
     def stages() -> Stages:
         tensors = [call.inputs[name] for name in names]

@@ -2,12 +2,13 @@
 reference/reference_ops.h, XNNPACK's qs8-ibilinear). p(y, x) are stored numbers; input and output have one type.
 
     r = f32(in / out), with align_corners, where out > 1, f32((in - 1) / (out - 1))
-    NEAREST_NEIGHBOR  index min(floor(f32(f32(i + h) * r)), in - 1), h 0.5 with half_pixel_centers, with align_corners RNA
+    NEAREST_NEIGHBOR  index min(floor(f32(f32(i + h) * r)), in - 1), h 0.5 with half_pixel_centers; with align_corners
+                      RNA for floor
     BILINEAR          between lower and upper index of rows and columns, with fractions fy and fx:
         i8 and i16     in 10 bits: r = (1024 * in + out / 2) / out, with align_corners (1024 * (in - 1) + (out - 1) / 2)
                        / (out - 1), of integers; RNA of the weighted sum / 2^20
-        u8             in f32: floor(((p00 + p10) + p01) + p11) + 0.5), p(y, x) * wy * wx; optimized: p(y, x) * (wy * wx)
-                       and p01 before p10
+        u8             in f32: RTZ((((p00 + p10) + p01) + p11) + 0.5) of p(y, x) * wy * wx; optimized: of
+                       p(y, x) * (wy * wx), p01 before p10
         xnnpack        i8 and u8: w = RNE(f * 2^11), t(y) = p(y, 0) * 2^11 + (p(y, 1) - p(y, 0)) * wx,
                        (t(0) * 2^11 + (t(1) - t(0)) * wy + 2^21) >> 22
 """

@@ -17,7 +17,7 @@ pytest.importorskip("ai_edge_litert")
 
 from ai_edge_litert import schema_py_generated as schema
 
-from tests.interop.operators.litert_node import Node, Quant, check
+from tests.interop.operators.litert_node import Array, Node, Quant, check
 
 pytestmark = [
     pytest.mark.interop,
@@ -38,8 +38,8 @@ def beside(rng: np.random.Generator, scale: float) -> float:
 
 def quant(rng: np.random.Generator, storage: str, scale: float) -> Quant:
     limits = np.iinfo(Quant(storage, 1.0).dtype)
-    ends = int(limits.min), int(limits.max), 0
-    zero = 0 if storage == "i16" else int(rng.choice([rng.integers(limits.min, limits.max + 1), *ends]))
+    ends: tuple[int, ...] = int(limits.min), int(limits.max), 0
+    zero = 0 if storage == "i16" else int(rng.choice([int(rng.integers(limits.min, limits.max + 1)), *ends]))
     return Quant(storage, beside(rng, scale), zero)
 
 
@@ -144,7 +144,7 @@ def test_max_pool() -> None:
     check(pool_nodes(generator(4), "MAX_POOL_2D"), 1_000_000)
 
 
-FUNCTIONS = {"LOGISTIC": lambda x: 1 / (1 + np.exp(-x)), "TANH": np.tanh}
+FUNCTIONS: dict[str, Any] = {"LOGISTIC": lambda x: 1 / (1 + np.exp(-x)), "TANH": np.tanh}
 
 
 def unary_nodes(rng: np.random.Generator, operator: str) -> Nodes:
@@ -241,7 +241,7 @@ def joined_nodes(rng: np.random.Generator) -> Nodes:
         storage, axis = STORAGES[number % 3], int(rng.integers(-3, 3))
         of_y = quant(rng, storage, any_scale(rng))
         shape = [int(each) for each in rng.choice([1, 7, 16, 40], 3)]
-        inputs = {}
+        inputs: dict[str, tuple[Array, Quant | None]] = {}
         for part in range(int(rng.integers(1, 7))):
             shape[axis] = int(rng.integers(1, 40))
             of_x = (

@@ -158,7 +158,7 @@ def nearest_integer(real: Any) -> int:
     return int(rounded)
 
 
-def multiplier_of(factor: float) -> Multiplier:
+def multiplier_of(factor: Any) -> Multiplier:
     """Return QuantizeMultiplier(factor). Raise ParameterError, pointing at output_type, where it has none."""
     with default_pointer("/attributes/output_type"), np.errstate(all="ignore"):
         return LITERT.derive_checked(float(factor))

@@ -112,7 +112,8 @@ def _in_10_bits(x: Array, height: _Axis, width: _Axis, kernel: str) -> Array:
     (top, bottom), (left, right) = _weights(rows, columns)
     p00, p01, p10, p11 = (each.astype(np.int64) for each in _corners(x, rows, columns))
     total = p00 * top * left + p01 * top * right + p10 * bottom * left + p11 * bottom * right
-    return np.sign(total) * ((np.abs(total) + (1 << 19)) >> 20)
+    rounded: Array = np.sign(total) * ((np.abs(total) + (1 << 19)) >> 20)
+    return rounded
 
 
 def _in_11_bits(x: Array, height: _Axis, width: _Axis, kernel: str) -> Array:
@@ -120,7 +121,8 @@ def _in_11_bits(x: Array, height: _Axis, width: _Axis, kernel: str) -> Array:
     (_, down), (_, along) = _weights(rows, columns)
     p00, p01, p10, p11 = (each.astype(np.int64) for each in _corners(x, rows, columns))
     top, bottom = (begin * 2048 + (end - begin) * along for begin, end in ((p00, p01), (p10, p11)))
-    return ((top << 11) + (bottom - top) * down + (1 << 21)) >> 22
+    rounded: Array = ((top << 11) + (bottom - top) * down + (1 << 21)) >> 22
+    return rounded
 
 
 def _in_f32(x: Array, height: _Axis, width: _Axis, kernel: str) -> Array:
@@ -131,7 +133,8 @@ def _in_f32(x: Array, height: _Axis, width: _Axis, kernel: str) -> Array:
         total = p00 * top * left + p10 * bottom * left + p01 * top * right + p11 * bottom * right
     else:
         total = p00 * (top * left) + p01 * (top * right) + p10 * (bottom * left) + p11 * (bottom * right)
-    return np.trunc(total + _HALF)
+    rounded: Array = np.trunc(total + _HALF)
+    return rounded
 
 
 def _planned(call: OperatorCall, *, bilinear: bool) -> Work:

@@ -45,7 +45,8 @@ _FIRST_GUESS, _SLOPE = 1515870810, -1010580540
 
 def _product(a: Array, b: Array | int) -> Array:
     """Return SRDHM(a, b) of int32 in int64, none of them -2^31."""
-    return (a * b + (1 << 30)) >> 31
+    product: Array = np.asarray(a * b + (1 << 30)) >> 31
+    return product
 
 
 def _away(a: Array, shift: Array | int) -> Array:
@@ -55,7 +56,8 @@ def _away(a: Array, shift: Array | int) -> Array:
 
 
 def _left(a: Array, shift: int) -> Array:
-    return np.clip(a << shift, -(1 << 31), _INT32_MAX)
+    shifted: Array = np.clip(a << shift, -(1 << 31), _INT32_MAX)
+    return shifted
 
 
 def _exp_of_negative(a: Array) -> Array:
@@ -139,12 +141,14 @@ def _table(reciprocal: bool) -> Array:
     error = round_half_away((ends[1:] + begun) / 2) - round_half_away(middles)
     corrected = begun - round_half_away(error / 2)
     entries = np.append(corrected, round_half_away(np.array([function(last)]) * 32768))
-    return np.clip(entries, -32768, 32767).astype(np.int64)
+    table: Array = np.clip(entries, -32768, 32767).astype(np.int64)
+    return table
 
 
 def _looked_up(value: Array, table: Array) -> Array:
     index = 256 + (value >> 7)
-    return table[index] + (((table[index + 1] - table[index]) * (value & 127) + 64) >> 7)
+    found: Array = table[index] + (((table[index + 1] - table[index]) * (value & 127) + 64) >> 7)
+    return found
 
 
 def _wide(rows: Array, x: Quantized, y: Quantized, beta: float) -> Stages:

@@ -202,12 +202,14 @@ def _by_function(call: OperatorCall, x: Quantized, y: Quantized, *, function: Ca
 
 def _high(a: Array, b: int | Array) -> Array:
     """Return SRDHM of int16: floor((a * b + 2^14) / 2^15), saturating."""
-    return np.minimum((a * b + (1 << 14)) >> 15, _LARGEST_HALF)
+    product: Array = np.asarray(a * b + (1 << 14)) >> 15
+    return np.minimum(product, _LARGEST_HALF)
 
 
 def _shifted_away(a: Array, shift: int) -> Array:
     """Return RNA(a / 2^shift)."""
-    return np.sign(a) * ((np.abs(a) + ((1 << shift) >> 1)) >> shift)
+    rounded: Array = np.sign(a) * ((np.abs(a) + ((1 << shift) >> 1)) >> shift)
+    return rounded
 
 
 def _hard_swish(call: OperatorCall, x: Quantized, y: Quantized) -> Compute:

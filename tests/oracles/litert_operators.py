@@ -54,6 +54,12 @@ def in_f32(value: int, factor: Fraction, zero_point: int, bounds: Range) -> int:
     return clamped(round(rounded(rounded(value) * factor)) + zero_point, bounds)
 
 
+def in_f32_with_bias(value: int, zero: int, factor: Fraction, zero_point: int, bounds: Range) -> int:
+    """XNNPACK's sums: both zero points are a bias in f32, added before rounding."""
+    bias = rounded(rounded(rounded(-zero) * factor) + zero_point)
+    return clamped(round(rounded(rounded(rounded(value) * factor) + bias)), bounds)
+
+
 def quotient(a: Fraction | float, b: Fraction | float) -> Fraction:
     return rounded(Fraction(a) / Fraction(b))
 
@@ -216,19 +222,29 @@ def interpolated(x: int, scale: float, table: Sequence[int], *, of_tanh: bool) -
     return (curve + 512 if argument >= 0 else 2**25 - curve + 511) >> 10
 
 
-def mean(codes: Sequence[int], of: Sequence[Parameters], bounds: Range, kernel: str, *, image: bool = False) -> int:
-    """`image`: rows and columns of an image are reduced, and kept as dimensions of 1."""
+def mean(
+    codes: Sequence[int],
+    of: Sequence[Parameters],
+    bounds: Range,
+    kernel: str,
+    *,
+    image: bool = False,
+    image_group: bool = False,
+) -> int:
+    """`image`: rows and columns of an image are reduced, and kept as dimensions of 1; `image_group`: in whole groups of
+    16 channels of i8."""
     (sx, zx), (sy, zy) = of
     count, wide = len(codes), bounds[1] > 255
     total = sum(codes) - zx * count
     if kernel == "xnnpack" and not wide:
         factor = rounded(quotient(sx, sy) * quotient(1, count))
-        return clamped(round(rounded(rounded(rounded(total) * factor) + zy)), bounds)
+        return in_f32_with_bias(sum(codes), zx * count, factor, zy, bounds)
     if kernel != "reference" and not wide and image:
         shifted = quotient(rounded(zx * Fraction(sx)), sy)
         half = rounded(shifted + (HALF if shifted > 0 else -HALF))
         factor = quotient(sx, rounded(count * Fraction(sy)))
-        return clamped(fixed(sum(codes), factor) + zy - int(half), bounds)
+        rule = fixed_up if image_group else fixed
+        return clamped(rule(sum(codes), factor) + zy - int(half), bounds)
     m, e = litert_multiplier(float(Fraction(sx) / Fraction(sy)))
     k = min(count.bit_length() - 1, 32, 31 + e)
     return clamped(multiply_double(total, m * 2**k // count, e - k) + zy, bounds)
@@ -243,8 +259,7 @@ def total(codes: Sequence[int], of: Sequence[Parameters], bounds: Range, kernel:
         byte = clamped(found + zy, (0, 255))
         return byte - 256 if byte > bounds[1] else byte
     if kernel == "xnnpack" and not wide:
-        real = rounded(rounded(sum(codes) - zx * count) * ratio)
-        return clamped(round(rounded(real + zy)), bounds)
+        return in_f32_with_bias(sum(codes), zx * count, ratio, zy, bounds)
     bias = rounded(rounded(-zx * ratio) * count)
     return clamped(nearest_away(rounded(rounded(rounded(sum(codes)) * ratio) + bias)) + zy, bounds)
 

@@ -72,7 +72,9 @@ def _planned(call: OperatorCall, *, average: bool) -> Work:
     strides = call.integer("stride_h"), call.integer("stride_w")
     spans = [_spans(*each, call.text("padding")) for each in zip(x.shape[1:3], taps, strides, strict=True)]
     shape = (x.shape[0], *(starts.size for starts, _ in spans), x.shape[3])
+    # The rest is pooled alike; XNNPACK rounds the bounds of an activation otherwise.
     of_xnnpack = call.text("kernel") == XNNPACK and not average and of_x.dtype != np.int16
+    of_xnnpack = of_xnnpack and all(tap >= stride for tap, stride in zip(taps, strides, strict=True))
     bounds = (xnnpack_range if of_xnnpack else activation_range)(call, of_x)
 
     def stages() -> Stages:

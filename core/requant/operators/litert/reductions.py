@@ -36,6 +36,7 @@ from requant.operators.litert.arithmetic import (
 )
 from requant.operators.stages import F32, I32, Quantized, Stages, in_stages, stage
 from requant.schemes import Multiplier
+from requant.schemes.litert import ARM_VECTOR
 
 Compute = Callable[[Array], Stages]
 """From sums of stored numbers, as i32, to stages."""
@@ -77,10 +78,10 @@ def _planned(
 
 
 def _in_f32(sums: Array, factor: Any, x: Quantized, y: Quantized, count: int) -> Stages:
-    """Return XNNPACK's stages: the zero point is added before rounding."""
-    real = (sums - np.int32(x.zero_point * count)).astype(np.float32) * factor
-    rounded = np.rint(np.clip(real + np.float32(y.zero_point), y.lowest, y.highest))
-    return {"real": real, "output": rounded.astype(y.dtype)}
+    """Return XNNPACK's stages: both zero points are added before rounding."""
+    bias = np.float32(-x.zero_point * count) * factor + np.float32(y.zero_point)
+    real = sums.astype(np.float32) * factor + bias
+    return {"real": real, "output": np.rint(np.clip(real, y.lowest, y.highest)).astype(y.dtype)}
 
 
 def _fixed(sums: Array, multiplier: Multiplier, offset: int, y: Quantized) -> Stages:
@@ -98,7 +99,14 @@ def _mean(call: OperatorCall, x: Quantized, y: Quantized, count: int, axes: tupl
         shifted = np.float32(x.zero_point) * x.scale / y.scale
         bias = y.zero_point - int(np.trunc(shifted + np.float32(0.5 if shifted > 0 else -0.5)))
         of_image = multiplier_of(x.scale / (np.float32(count) * y.scale))
-        return lambda sums: _fixed(sums, of_image, bias, y)
+        channels = call.inputs["input"].shape[3]
+        in_groups = np.arange(channels) < (channels // 16 * 16 if y.dtype == np.int8 else 0)
+
+        def compute(sums: Array) -> Stages:
+            rescaled = np.where(in_groups, scaled(sums, of_image, ARM_VECTOR), scaled(sums, of_image))
+            return {"scaled": rescaled, "output": y.saturated(rescaled.astype(np.int64) + bias)}
+
+        return compute
     whole = multiplier_of(float(x.scale) / float(y.scale))
     shift = min(count.bit_length() - 1, 32, 31 + whole.shift)
     divided = Multiplier((whole.multiplier << shift) // count, whole.shift - shift)
@@ -142,7 +150,7 @@ _KEEP_DIMS = Attribute(
 _STAGES = (
     stage("sum", "Of the stored numbers.", I32),
     stage("scaled", "scaled(..), the zero point not added.", I32),
-    stage("real", "Before rounding, in f32; of xnnpack without the zero point.", F32),
+    stage("real", "Before rounding, in f32; of xnnpack with the zero point of the output.", F32),
 )
 _EXAMPLE = {
     "inputs": {

@@ -196,7 +196,7 @@ MUL = described(
     attributes=(ACTIVATION,),
     deviations=("optimized, 8 bits: where a product, rescaled, is beyond int16, shapes that differ are refused.",),
     plan=lambda call: _planned(call, _multiply),
-    example={**_EXAMPLE, "attributes": {"output_type": "!quant.uniform<i8:f32, 4.0:5>", "kernel": OPTIMIZED}},
+    example={**_EXAMPLE, "attributes": {"output_type": "!quant.uniform<i8:f32, 16.0:5>", "kernel": OPTIMIZED}},
 )
 
 SUB = described(

@@ -4,9 +4,11 @@ MEAN  acc = sum(x) - zx * n
       reference  (m, e) = QuantizeMultiplier(sx / sy), k = min(floor(log2 n), 32, 31 + e)
                  output = sat(scaled(acc, (floor(m * 2^k / n), e - k)) + zy)
       optimized  the same; 8 bits, axes 1 and 2 of rank 4 with keep_dims: t = f32(f32(zx * sx) / sy)
-                 output = sat(scaled(sum(x), f32(sx / f32(n * sy))) + zy - RTZ(f32(t +- 0.5)))
-      xnnpack    8 bits: f = f32(f32(sx / sy) * f32(1 / n)), sat(RNE(f32(f32(f32(acc) * f) + zy)))
-SUM   reference  sat(scaled(acc, sx / sy) + zy), u8; i8 is read and written as bytes 0 to 255
+                 output = sat(scaled(sum(x), f32(sx / f32(n * sy))) + zy - RTZ(f32(t +- 0.5))), of i8 in whole
+                 groups of 16 channels with ties of the last rounding up
+      xnnpack    8 bits: f = f32(f32(sx / sy) * f32(1 / n))
+                 sat(RNE(f32(f32(f32(sum(x)) * f) + f32(f32(f32(-zx * n) * f) + zy))))
+SUM   reference  u8: sat(scaled(acc, sx / sy) + zy); i8 likewise, read and written as bytes from 0 to 255
       optimized  f = f32(sx / sy): sat(RNA(f32(f32(f32(sum(x)) * f) + f32(f32(-zx * f) * n))) + zy)
       xnnpack    8 bits: as MEAN's with f = f32(sx / sy); 16 bits as optimized
 """

@@ -21,17 +21,9 @@ import numpy as np
 from requant.description import Array, Kind
 from requant.errors import PreconditionError
 from requant.operators.description import Attribute, Operand, OperatorCall, Work
-from requant.operators.onnxruntime.arithmetic import (
-    BYTES,
-    UNTIL_1_31,
-    Quantized,
-    Stages,
-    fused,
-    in_stages,
-    parameters,
-    stage,
-)
+from requant.operators.onnxruntime.arithmetic import BYTES, UNTIL_1_31, fused, parameters, quantized_of
 from requant.operators.separate_parameters import normalized_axis
+from requant.operators.stages import Quantized, Stages, in_stages, stage
 
 _LARGEST = np.finfo(np.float32).max
 _AXIS_IS_LAST_FROM = 13
@@ -62,7 +54,7 @@ def _overflowed(y: Quantized) -> int:
 
 def _plan(call: OperatorCall) -> Work:
     x = call.inputs["X"]
-    of_x, of_y = Quantized.of(call, "X", "X"), Quantized.of(call, "Y", "X")
+    of_x, of_y = quantized_of(call, "X", "X"), quantized_of(call, "Y", "X")
     last = call.integer("opset") >= _AXIS_IS_LAST_FROM
     axis = normalized_axis(call.integer("axis"), len(x.shape))
     if not (of_x.scale > 0 and np.isfinite(of_x.scale)):

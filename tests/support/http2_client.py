@@ -10,6 +10,7 @@ import contextlib
 import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from struct import unpack
 
 from hpack import Decoder
 
@@ -52,6 +53,7 @@ class Incoming:
     granted: dict[int, int] = field(default_factory=dict)
     goaway: tuple[int, bytes] | None = None
     pings: int = 0
+    initial_window: int = frames.DEFAULT_WINDOW
     decoder: Decoder = field(default_factory=Decoder)
     _rest: bytes = b""
 
@@ -73,6 +75,8 @@ class Incoming:
             elif kind == FrameType.GOAWAY:
                 self.goaway = int.from_bytes(payload[4:8], "big"), payload[8:]
             elif kind == FrameType.SETTINGS and not flags & frames.ACK:
+                settings = dict(unpack(">HI", payload[at : at + 6]) for at in range(0, length, 6))
+                self.initial_window = settings.get(Setting.INITIAL_WINDOW_SIZE, self.initial_window)
                 replies += frame(FrameType.SETTINGS, frames.ACK, 0)
             elif kind == FrameType.PING and flags & frames.ACK:
                 self.pings += 1

@@ -118,7 +118,7 @@ def in_stages(
     elements, where that is more than the dtype of its array.
     """
 
-    traced = bool(call.attributes.get("trace"))
+    traced = bool(call.attributes.get(TRACE.name))
 
     def run() -> Outputs:
         with np.errstate(all="ignore"):

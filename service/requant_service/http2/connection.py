@@ -133,6 +133,9 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._block = bytearray()
         self._last_stream = 0
         self._receive_window = frames.MAX_WINDOW
+        # Of a new stream; and the one that the client has not acknowledged.
+        self._initial_window = INITIAL_WINDOW
+        self._offered_window: int | None = INITIAL_WINDOW
         # What the client takes.
         self._send_window = frames.DEFAULT_WINDOW
         self._initial_send_window = frames.DEFAULT_WINDOW
@@ -465,7 +468,7 @@ class Http2Connection(asyncio.BufferedProtocol):
             return
         self._valid_block = self._known_block[0]
         stream = self._open_stream(self, number, fields)
-        stream.send_window = self._initial_send_window
+        stream.window, stream.send_window = self._initial_window, self._initial_send_window
         stream.ended = ends
         self.streams[number] = stream
         stream.begin()
@@ -506,6 +509,9 @@ class Http2Connection(asyncio.BufferedProtocol):
         if len(payload) % 6 or (flags & frames.ACK and payload):
             raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "a SETTINGS frame has entries of 6 bytes")
         if flags & frames.ACK:
+            if self._offered_window is not None:
+                self._set_initial_window(self._offered_window)
+                self._offered_window = None
             return
         if len(payload) > 6 * self.limits.header_fields:
             raise ConnectionFaultError(ErrorCode.ENHANCE_YOUR_CALM, "a SETTINGS frame has too many entries")
@@ -565,6 +571,28 @@ class Http2Connection(asyncio.BufferedProtocol):
         if byte_count > 0 and not stream.closed and not stream.ended:
             stream.window += byte_count
             self._reply(frames.window_update(stream.number, byte_count))
+
+    def outstanding(self, stream: Stream) -> int:
+        """Return how many bytes of a stream may still come: its window, and the rest of a frame that has begun."""
+        return stream.window + (self._data_left if self._data_stream is stream else 0)
+
+    def offer_window(self, byte_count: int) -> None:
+        """Let the client send `byte_count` bytes of each stream, open ones too, before anything is granted for it.
+
+        A smaller window counts once the client has acknowledged it. Until then, nothing else is offered.
+        """
+        if byte_count == self._initial_window or self._offered_window is not None:
+            return
+        self._offered_window = byte_count
+        if byte_count > self._initial_window:
+            self._set_initial_window(byte_count)
+        self._reply(frames.settings_frame([(Setting.INITIAL_WINDOW_SIZE, byte_count)]))
+
+    def _set_initial_window(self, byte_count: int) -> None:
+        change, self._initial_window = byte_count - self._initial_window, byte_count
+        if change:
+            for stream in self.streams.values():
+                stream.window += change
 
     def _reply(self, frame: bytes) -> None:
         """Write a short frame, and read no more of those that ask for one if the client does not read either."""

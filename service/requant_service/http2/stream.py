@@ -9,7 +9,7 @@ from typing import Protocol
 Buffer = bytes | bytearray | memoryview
 
 INITIAL_WINDOW = 1 << 14
-"""How much of a stream is received before anything was granted for it."""
+"""How much of a stream is received before anything was granted for it, unless its connection offers more."""
 
 
 class Connection(Protocol):
@@ -17,6 +17,12 @@ class Connection(Protocol):
 
     def grant(self, stream: Stream, byte_count: int) -> None:
         """Let the client send `byte_count` bytes more."""
+
+    def outstanding(self, stream: Stream) -> int:
+        """Return how many bytes of a stream may still come."""
+
+    def offer_window(self, byte_count: int) -> None:
+        """Let the client send `byte_count` bytes of each stream before anything is granted for it."""
 
     def respond(self, stream: Stream, head: bytes, parts: Iterable[Buffer] = (), trailers: bytes | None = None) -> None:
         """Send header fields, data, and the trailers that end the stream."""

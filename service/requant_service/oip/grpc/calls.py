@@ -2,7 +2,8 @@
 
 A message begins with its length. That is compared with the limit of its method as soon as it is there, and memory is
 reserved before more of the message may come: four times what has come, or 256 KiB once 8 KiB have. So a client holds
-memory for what it sends, never for what it promises; a call that only opens holds none.
+memory for what it sends, never for what it promises; a call that only opens holds none. While half of the budget is
+free, a message of up to 4 MiB has its memory at once, and later messages of its connection need no further window.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ _MAX_WHOLE = 4 << 20
 _WAITING_CONNECTIONS = 8
 
 _PREFIX_BYTES = 5
+# What numpy aligns memory to.
+_ALIGNMENT = 16
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _SECONDS: Mapping[bytes, float] = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _CONTENT_TYPE = re.compile(rb"application/grpc([+;].*)?", re.IGNORECASE | re.DOTALL)
@@ -217,7 +220,6 @@ class Call(Stream):
         "_length",
         "_message",
         "_method",
-        "_outstanding",
         "_request",
         "_rest",
         "_rest_memory",
@@ -255,7 +257,6 @@ class Call(Stream):
         self._filled = 0
         # How much of it has come when there is something to do: memory to be reserved, or the message is complete.
         self._due = 0
-        self._outstanding = INITIAL_WINDOW
         self._message: Message | None = None
 
     def begin(self) -> None:
@@ -335,14 +336,12 @@ class Call(Stream):
 
     def filled(self, byte_count: int) -> None:
         """Count what came into `room`."""
-        self._outstanding -= byte_count
         self._filled += byte_count
         if self._filled >= self._due:
             self._progress()
 
     def received(self, data: memoryview) -> None:
         """Take data."""
-        self._outstanding -= len(data)
         if self._buffer is not None:
             filled = self._filled + len(data)
             if filled < self._due:
@@ -365,7 +364,10 @@ class Call(Stream):
         while len(data) and self._buffer is not None:
             taken = min(len(data), len(self._buffer) - self._filled)
             if not taken and not self._grow(len(data)):
-                # It waits for memory. No more can come than the window that every stream has.
+                # It waits for memory. No more may come than the window that every stream has.
+                if len(self._rest) + len(data) > INITIAL_WINDOW:
+                    self.fail(OverloadedError("no memory for a message that was sent in a larger window"))
+                    return
                 self._rest += data
                 return
             self._buffer[self._filled : self._filled + taken] = data[:taken]
@@ -374,7 +376,6 @@ class Call(Stream):
             if taken:
                 self._progress()
         if len(data) and not self.closed:
-            self._outstanding += len(data)
             self.received(data)
 
     def _grow(self, coming: int) -> bool:
@@ -383,6 +384,8 @@ class Call(Stream):
             return False
         assert self._buffer is not None
         capacity = self._capacity(self._filled + coming)
+        if not self._memory_is_free():
+            self.connection.offer_window(INITIAL_WINDOW)
         if self.memory.try_grow(capacity - len(self._buffer)):
             self._extend(capacity)
             return True
@@ -397,11 +400,15 @@ class Call(Stream):
 
         Each time that it grows, the client waits for a window. Clients that only state lengths hold half of the budget.
         """
-        budget = self.calls.running.memory_budget
-        if self._length <= _MAX_WHOLE and 2 * (budget.reserved + self._length) <= budget.budget:
+        if self._length <= _MAX_WHOLE and self._memory_is_free():
             return self._length
         floor = _MIN_GROWTH if 2 * come >= INITIAL_WINDOW else 0
         return min(self._length, max(_GROWTH * come, floor))
+
+    def _memory_is_free(self) -> bool:
+        """Return whether half of the budget is free, beside this message."""
+        budget = self.calls.running.memory_budget
+        return 2 * (budget.reserved + self._length) <= budget.budget
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin a piece of work. One that ends at once may have begun another, which stays."""
@@ -435,7 +442,10 @@ class Call(Stream):
 
     def _extend(self, capacity: int) -> None:
         assert self._buffer is not None
-        larger = memoryview(np.empty(capacity, np.uint8))  # type: ignore[arg-type]  # it has the buffer protocol
+        # Raw contents are what a message ends with: they are aligned if its end is, and need not be copied then.
+        start = -self._length % _ALIGNMENT
+        memory = np.empty(start + capacity, np.uint8)
+        larger = memoryview(memory)[start:]  # type: ignore[arg-type]  # it has the buffer protocol
         larger[: self._filled] = self._buffer[: self._filled]
         self._buffer = larger
         self.calls.receiving.add(self)
@@ -459,12 +469,18 @@ class Call(Stream):
                 self._start(self._wait_for_memory(larger))
                 return
         self._due = capacity if capacity == self._length else capacity // 2
-        self._grant(capacity - self._filled - self._outstanding)
+        if capacity == self._length <= _MAX_WHOLE and self._outstanding < capacity - self._filled:
+            # The next message may be like it, and then need not wait for a window.
+            self.connection.offer_window(1 << (_PREFIX_BYTES + self._length - 1).bit_length())
+        self._grant(capacity - self._filled)
+
+    @property
+    def _outstanding(self) -> int:
+        return self.connection.outstanding(self)
 
     def _grant(self, byte_count: int) -> None:
-        if byte_count > 0:
-            self._outstanding += byte_count
-            self.connection.grant(self, byte_count)
+        """Let as much come as is wanted, beside what may come already."""
+        self.connection.grant(self, byte_count - self._outstanding)
 
     def _next(self) -> None:
         """Continue with the next message, as far as it has arrived."""
@@ -487,14 +503,13 @@ class Call(Stream):
             if self._method.kind is MethodKind.STREAM:
                 self._since = self.calls.loop.time()
         end = _PREFIX_BYTES + length
-        if len(rest) >= end and self.memory.try_grow(length):
+        if len(rest) >= end and length <= INITIAL_WINDOW and self.memory.try_grow(length):
             self._message = bytes(rest[_PREFIX_BYTES:end])
             del rest[:end]
             self._complete()
         elif len(rest) > _PREFIX_BYTES:
-            data, self._rest = bytes(rest[_PREFIX_BYTES:]), bytearray()
-            self._buffer, self._filled, self._due = memoryview(bytearray()), 0, 0
-            self._take(memoryview(data))
+            self._rest, self._buffer, self._filled, self._due = bytearray(), memoryview(b""), 0, 0
+            self._take(memoryview(rest)[_PREFIX_BYTES:])
             if self.ended:
                 self._check_end()
         elif self.ended:
@@ -513,7 +528,7 @@ class Call(Stream):
         elif is_stream and self.calls.stopping:
             self.fail(UnavailableError(_STOPPING))
         elif is_stream:
-            self._grant(INITIAL_WINDOW - len(self._rest) - self._outstanding)
+            self._grant(INITIAL_WINDOW - len(self._rest))
 
     def half_closed(self) -> None:
         """The client sends no more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.support.inference_messages import SERVICE, request_of
 
 HALF = headers(1, head_of(INFER), 0)
 OPEN = headers(1, head_of(INFER))
+FOUR_MEGABYTES = bytes(request_of("quantize", {"x": np.zeros(1_000_000, np.float32)}, TARGET).SerializeToString())
 
 
 @pytest.fixture
@@ -160,6 +162,68 @@ def test_memory_is_shared_by_connections(tmp_path: Path) -> None:
             infer = channel.unary_unary(INFER)
             for _ in range(5):
                 assert len(infer(message[5:], timeout=30)) > 1_000_000
+
+
+def test_messages_of_a_connection_need_a_window_once(client: Http2Client) -> None:
+    """The window of new streams grows to what messages were sent, up to 4 MiB, and that of open ones with it."""
+    message, streams = prefixed(FOUR_MEGABYTES), (1, 3, 5)
+    # The server's first settings have to be acknowledged.
+    assert client.read()
+    for stream in streams[:2]:
+        client.send(headers(stream, head_of(INFER)))
+    client.send(data(1, message[:16_384]))
+    while client.incoming.initial_window < len(message):
+        assert client.read()
+    assert client.incoming.initial_window == 1 << 22
+    client.send(data(1, message[16_384:1_000_000]) + data(1, message[1_000_000:2_000_000]))
+    client.send(data(3, message[:1_000_000]) + data(1, message[2_000_000:3_000_000]))
+    client.send(data(1, message[3_000_000:], frames.END_STREAM))
+    for at in range(1_000_000, len(message), 1_000_000):
+        client.send(data(3, message[at : at + 1_000_000], frames.END_STREAM if at + 1_000_000 > len(message) else 0))
+    client.send(headers(5, head_of(INFER)))
+    for at in range(0, len(message), 1_000_000):
+        client.send(data(5, message[at : at + 1_000_000], frames.END_STREAM if at + 1_000_000 > len(message) else 0))
+    for stream in streams:
+        assert len(outputs(client.answer(stream).data)) == 1_000_000
+    assert not client.incoming.granted.keys() & set(streams)
+
+
+def test_windows_shrink_when_memory_is_scarce(tmp_path: Path) -> None:
+    """What was sent in a large window is refused where it has no memory; then the window is the smallest again."""
+    port = free_port()
+    arguments = ("--drain-seconds", "0", "--grpc-port", str(port), "--memory-bytes", str(64 << 20))
+    message = prefixed(FOUR_MEGABYTES)
+    address = f"127.0.0.1:{port}"
+    with started(tmp_path / "log", *arguments), Http2Client(address) as quick, Http2Client(address) as greedy:
+        assert quick.read()
+        quick.send(headers(1, head_of(INFER)) + data(1, message[:16_384]))
+        while quick.incoming.initial_window < len(message):
+            assert quick.read()
+        for at in range(16_384, len(message), 1_000_000):
+            quick.send(data(1, message[at : at + 1_000_000], frames.END_STREAM if at + 1_000_000 > len(message) else 0))
+        assert quick.answer(1).status == 0
+        # Another takes all of the memory, in messages that do not end.
+        whole = b"\0" + (40 << 20).to_bytes(4, "big") + bytes(39 << 20)
+        sent = dict.fromkeys(range(1, 9, 2), 0)
+        for stream in sent:
+            greedy.send(headers(stream, head_of(INFER)))
+        for stream in itertools.cycle(sent):
+            allowed = min(len(whole), 16_384 + greedy.incoming.granted.get(stream, 0), sent[stream] + (1 << 20))
+            greedy.send(data(stream, whole[sent[stream] : allowed]))
+            sent[stream] = allowed
+            if sum(sent.values()) > 48 << 20:
+                break
+            greedy.send(frame(FrameType.PING, 0, 0, bytes(8)))
+            pings = greedy.incoming.pings
+            while greedy.incoming.pings == pings:
+                assert greedy.read()
+        for stream in range(3, 43, 2):
+            quick.send(headers(stream, head_of(INFER)) + data(stream, message[:1_000_000]))
+        while quick.incoming.initial_window != 1 << 14 or not any(
+            (answer.status, "larger window" in answer.detail) == (14, True)
+            for answer in quick.incoming.answers.values()
+        ):
+            assert quick.read()
 
 
 @pytest.mark.exhaustive

@@ -151,6 +151,17 @@ def test_rules_of_libraries(rule: Nvfp4Rule, largest: float) -> None:
         assert_blocks_by(rule, some, quantize_nvfp4(some, whole, rule), whole)
 
 
+@pytest.mark.parametrize("rule", Nvfp4Rule)
+def test_many_global_scales_of_libraries(rule: Nvfp4Rule) -> None:
+    """Steps of the global scale alone show in few tensors, and there beside the ties of block scales."""
+    rng = np.random.default_rng(11)
+    for largest in np.exp2(rng.uniform(-20, 20, 60 if cases.EXHAUSTIVE else 30)).tolist():
+        x = hostile_blocks(rng, largest, 24)
+        tensor = quantize_nvfp4(x, rule=rule)
+        assert tensor.global_scale == oracle.global_scale_by(rule, x.ravel().tolist())
+        assert_blocks_by(rule, x, tensor, tensor.global_scale)
+
+
 def test_torchao_of_one_level() -> None:
     x = hostile_blocks(np.random.default_rng(10), 2688.0, 2000 if cases.EXHAUSTIVE else 80)
     tensor = quantize_nvfp4(x, GlobalScale.ABSENT, Nvfp4Rule.TORCHAO)

@@ -1081,7 +1081,7 @@ class _com:
             A_type, A_scale_type, A_zero_point_type, B_type, B_scale_type, B_zero_point_type, C_scale_type, C_zero_point_type:
             the types in MLIR syntax. Default: what the arrays are, without scales.
             kernel: The kernel of mlas to follow.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1152,7 +1152,7 @@ class _com:
             C_zero_point: One, of the type of A. Default: 0.
             A_type, A_scale_type, A_zero_point_type, B_type, B_scale_type, B_zero_point_type, C_scale_type, C_zero_point_type:
             the types in MLIR syntax. Default: what the arrays are, without scales.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1213,7 +1213,7 @@ class _com:
             Y_zero_point: One, of the type of X. Default: 0.
             X_type, X_scale_type, X_zero_point_type, Y_scale_type, Y_zero_point_type: the types in MLIR syntax. Default: what
             the arrays are, without scales.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1270,7 +1270,7 @@ class _com:
             X_type, X_scale_type, X_zero_point_type, Y_scale_type, Y_zero_point_type: the types in MLIR syntax. Default: what
             the arrays are, without scales.
             alpha: The factor of negative numbers, in f32.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1394,7 +1394,7 @@ class _com:
             X_6_scale_type, X_6_zero_point_type, X_7_type, X_7_scale_type, X_7_zero_point_type: the types in MLIR syntax.
             Default: what the arrays are, without scales.
             axis: The dimension; negative values count from the end.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1504,7 +1504,7 @@ class _com:
             z_zero_point: One, of the type of X.
             condition_type, X_type, x_scale_type, x_zero_point_type, Y_type, y_scale_type, y_zero_point_type, z_scale_type,
             z_zero_point_type: the types in MLIR syntax. Default: what the arrays are, without scales.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1569,7 +1569,7 @@ class _com:
             X_type, x_scale_type, x_zero_point_type, y_scale_type, y_zero_point_type: the types in MLIR syntax. Default: what
             the arrays are, without scales.
             channels_last: 1: the channels are the last dimension of X and Y.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1641,7 +1641,7 @@ class _com:
             pads: Padding at the beginning of each spatial dimension, then at the end of each; with auto_pad NOTSET only.
             Default: 0.
             strides: Stride along each spatial dimension. Default: 1.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1707,7 +1707,7 @@ class _com:
             the arrays are, without scales.
             axis: The reduced dimension, or the first of them with opset below 13.
             opset: The opset of the Softmax that it stands for; from 13 on it reduces one dimension.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1782,7 +1782,7 @@ class _com:
             alpha: A factor of the product, in f32.
             transA: 1: A is transposed.
             transB: 1: B is transposed.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1854,7 +1854,7 @@ class _com:
             bias: One for each column.
             A_type, B_type, a_scale_type, b_scale_type, a_zero_point_type, b_zero_point_type, bias_type: the types in MLIR
             syntax. Default: what the arrays are, without scales.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1913,7 +1913,7 @@ class _com:
             bias: One for each column.
             A_type, B_type, b_scale_type, b_zero_point_type, bias_type: the types in MLIR syntax. Default: what the arrays are,
             without scales.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -1969,7 +1969,7 @@ class _com:
             N: Their columns.
             bits: 2, 4 or 8.
             block_size: Weights of a scale: a power of two from 16 on.
-            trace: Also give the stages of the computation. Not an attribute of onnxruntime.
+            trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
 
@@ -2241,6 +2241,896 @@ class _litert:
 
         Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
         """
+
+    @overload
+    @staticmethod
+    def MUL(
+
+        input1: ArrayLike,
+        input2: ArrayLike,
+        output_type: str | Type,
+        *,
+        input1_type: str | Type | None = ...,
+        input2_type: str | Type | None = ...,
+        fused_activation_function: str = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """Multiply quantized tensors element by element, with broadcasting.
+
+        input1: The first tensor, of i8, u8 or i16.
+        input2: The second, of the same storage. Shapes are broadcast as numpy does.
+        input1_type, input2_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        fused_activation_function: What the result is clamped to: at least 0, -1 to 1, or 0 to 6.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def MUL(
+
+        input1: ArrayLike,
+        input2: ArrayLike,
+        output_type: str | Type,
+        *,
+        input1_type: str | Type | None = ...,
+        input2_type: str | Type | None = ...,
+        fused_activation_function: str = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def SUB(
+
+        input1: ArrayLike,
+        input2: ArrayLike,
+        output_type: str | Type,
+        *,
+        input1_type: str | Type | None = ...,
+        input2_type: str | Type | None = ...,
+        fused_activation_function: str = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """Subtract quantized tensors element by element, with broadcasting.
+
+        input1: The first tensor, of i8, u8 or i16.
+        input2: The second, of the same storage. Shapes are broadcast as numpy does.
+        input1_type, input2_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        fused_activation_function: What the result is clamped to: at least 0, -1 to 1, or 0 to 6.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def SUB(
+
+        input1: ArrayLike,
+        input2: ArrayLike,
+        output_type: str | Type,
+        *,
+        input1_type: str | Type | None = ...,
+        input2_type: str | Type | None = ...,
+        fused_activation_function: str = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def AVERAGE_POOL_2D(
+
+        input: ArrayLike,
+        padding: str,
+        filter_height: int,
+        filter_width: int,
+        stride_h: int,
+        stride_w: int,
+        *,
+        input_type: str | Type | None = ...,
+        fused_activation_function: str = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """The means of the windows of a quantized image.
+
+        input: [N, H, W, C], of i8, u8 or i16.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        padding: Whether windows reach beyond the input.
+        filter_height: Rows of the window.
+        filter_width: Columns.
+        stride_h: Rows from one window to the next.
+        stride_w: Columns likewise.
+        fused_activation_function: What the result is clamped to: at least 0, -1 to 1, or 0 to 6.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def AVERAGE_POOL_2D(
+
+        input: ArrayLike,
+        padding: str,
+        filter_height: int,
+        filter_width: int,
+        stride_h: int,
+        stride_w: int,
+        *,
+        input_type: str | Type | None = ...,
+        fused_activation_function: str = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @staticmethod
+    def MAX_POOL_2D(
+        input: ArrayLike,
+        padding: str,
+        filter_height: int,
+        filter_width: int,
+        stride_h: int,
+        stride_w: int,
+        *,
+        input_type: str | Type | None = ...,
+        fused_activation_function: str = ...,
+        kernel: str = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """The largest numbers of the windows of a quantized image.
+
+        input: [N, H, W, C], of i8, u8 or i16.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        padding: Whether windows reach beyond the input.
+        filter_height: Rows of the window.
+        filter_width: Columns.
+        stride_h: Rows from one window to the next.
+        stride_w: Columns likewise.
+        fused_activation_function: What the result is clamped to: at least 0, -1 to 1, or 0 to 6.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        implementation: The only implementation of these operators.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def LOGISTIC(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """The logistic function of a quantized tensor.
+
+        input: The tensor, of i8, u8, i16.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def LOGISTIC(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def TANH(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """The hyperbolic tangent of a quantized tensor.
+
+        input: The tensor, of i8, u8, i16.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def TANH(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def RELU(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """A quantized tensor without its negative numbers, requantized.
+
+        input: The tensor, of i8, u8, i16.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def RELU(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def RELU6(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """A quantized tensor clamped to 0 to 6, requantized.
+
+        input: The tensor, of i8, u8, i16.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def RELU6(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def RELU_N1_TO_1(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """A quantized tensor clamped to -1 to 1, requantized.
+
+        input: The tensor, of i8, u8, i16.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def RELU_N1_TO_1(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def LEAKY_RELU(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        alpha: float,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """A quantized tensor with its negative numbers multiplied by alpha, requantized.
+
+        input: The tensor, of i8, u8, i16.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        alpha: The factor of negative numbers, in f32.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def LEAKY_RELU(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        alpha: float,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def PRELU(
+
+        input: ArrayLike,
+        alpha: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        alpha_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """A quantized tensor with its negative numbers multiplied by another.
+
+        input: The tensor, of i8, u8 or i16.
+        alpha: The factors, of the same storage, broadcast to the shape of input.
+        input_type, alpha_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def PRELU(
+
+        input: ArrayLike,
+        alpha: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        alpha_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def HARD_SWISH(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """x * clamp(x + 3, 0, 6) / 6 of a quantized tensor, in int16.
+
+        input: The tensor, of i8, u8.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def HARD_SWISH(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def SOFTMAX(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        beta: float = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """Softmax of a quantized tensor along its last dimension.
+
+        input: The tensor, of i8, u8 or i16.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        beta: The factor of the input, in f32.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def SOFTMAX(
+
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        beta: float = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def MEAN(
+
+        input: ArrayLike,
+        axis: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        axis_type: str | Type | None = ...,
+        keep_dims: bool = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """The means along dimensions of a quantized tensor.
+
+        input: The tensor, of i8, u8 or i16.
+        axis: The dimensions to reduce; negative ones count from the end.
+        input_type, axis_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        keep_dims: Whether reduced dimensions stay, of size 1.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def MEAN(
+
+        input: ArrayLike,
+        axis: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        axis_type: str | Type | None = ...,
+        keep_dims: bool = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def SUM(
+
+        input: ArrayLike,
+        axis: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        axis_type: str | Type | None = ...,
+        keep_dims: bool = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """The sums along dimensions of a quantized tensor.
+
+        input: The tensor, of i8, u8 or i16.
+        axis: The dimensions to reduce; negative ones count from the end.
+        input_type, axis_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        keep_dims: Whether reduced dimensions stay, of size 1.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def SUM(
+
+        input: ArrayLike,
+        axis: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        axis_type: str | Type | None = ...,
+        keep_dims: bool = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @overload
+    @staticmethod
+    def CONCATENATION(
+
+        input_0: ArrayLike,
+        output_type: str | Type,
+        axis: int,
+        *,
+        input_1: ArrayLike | None = ...,
+        input_2: ArrayLike | None = ...,
+        input_3: ArrayLike | None = ...,
+        input_4: ArrayLike | None = ...,
+        input_5: ArrayLike | None = ...,
+        input_6: ArrayLike | None = ...,
+        input_7: ArrayLike | None = ...,
+        input_0_type: str | Type | None = ...,
+        input_1_type: str | Type | None = ...,
+        input_2_type: str | Type | None = ...,
+        input_3_type: str | Type | None = ...,
+        input_4_type: str | Type | None = ...,
+        input_5_type: str | Type | None = ...,
+        input_6_type: str | Type | None = ...,
+        input_7_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """Join up to 8 quantized tensors along an axis.
+
+        input_0: Tensor 0, of i8, u8 or i16.
+        input_1: Tensor 1, of the storage of tensor 0.
+        input_2: Tensor 2, of the storage of tensor 0.
+        input_3: Tensor 3, of the storage of tensor 0.
+        input_4: Tensor 4, of the storage of tensor 0.
+        input_5: Tensor 5, of the storage of tensor 0.
+        input_6: Tensor 6, of the storage of tensor 0.
+        input_7: Tensor 7, of the storage of tensor 0.
+        input_0_type, input_1_type, input_2_type, input_3_type, input_4_type, input_5_type, input_6_type, input_7_type: the
+        types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        axis: The dimension; negative values count from the end.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def CONCATENATION(
+
+        input_0: ArrayLike,
+        output_type: str | Type,
+        axis: int,
+        *,
+        input_1: ArrayLike | None = ...,
+        input_2: ArrayLike | None = ...,
+        input_3: ArrayLike | None = ...,
+        input_4: ArrayLike | None = ...,
+        input_5: ArrayLike | None = ...,
+        input_6: ArrayLike | None = ...,
+        input_7: ArrayLike | None = ...,
+        input_0_type: str | Type | None = ...,
+        input_1_type: str | Type | None = ...,
+        input_2_type: str | Type | None = ...,
+        input_3_type: str | Type | None = ...,
+        input_4_type: str | Type | None = ...,
+        input_5_type: str | Type | None = ...,
+        input_6_type: str | Type | None = ...,
+        input_7_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+    @staticmethod
+    def PAD(
+        input: ArrayLike,
+        paddings: ArrayLike,
+        *,
+        input_type: str | Type | None = ...,
+        paddings_type: str | Type | None = ...,
+        kernel: str = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Put a quantized tensor among zeros.
+
+        input: The tensor, of i8, u8 or i16.
+        paddings: [rank, 2]: before and after each dimension.
+        input_type, paddings_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        implementation: The only implementation of these operators.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @staticmethod
+    def RESIZE_BILINEAR(
+        input: ArrayLike,
+        size: ArrayLike,
+        *,
+        input_type: str | Type | None = ...,
+        size_type: str | Type | None = ...,
+        align_corners: bool = ...,
+        half_pixel_centers: bool = ...,
+        kernel: str = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Resize a quantized image, with bilinear interpolation.
+
+        input: [N, H, W, C], of i8, u8 or i16.
+        size: Rows and columns of the output.
+        input_type, size_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        align_corners: Whether the first and last rows and columns of both lie upon each other.
+        half_pixel_centers: Whether an element lies in the middle of its place.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        implementation: The only implementation of these operators.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @staticmethod
+    def RESIZE_NEAREST_NEIGHBOR(
+        input: ArrayLike,
+        size: ArrayLike,
+        *,
+        input_type: str | Type | None = ...,
+        size_type: str | Type | None = ...,
+        align_corners: bool = ...,
+        half_pixel_centers: bool = ...,
+        kernel: str = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Resize a quantized image to the nearest elements.
+
+        input: [N, H, W, C], of i8, u8 or i16.
+        size: Rows and columns of the output.
+        input_type, size_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        align_corners: Whether the first and last rows and columns of both lie upon each other.
+        half_pixel_centers: Whether an element lies in the middle of its place.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        implementation: The only implementation of these operators.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @staticmethod
+    def BATCH_MATMUL(
+        lhs: ArrayLike,
+        rhs: ArrayLike,
+        output_type: str | Type,
+        *,
+        lhs_type: str | Type | None = ...,
+        rhs_type: str | Type | None = ...,
+        adj_x: bool = ...,
+        adj_y: bool = ...,
+        kernel: str = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Multiply quantized matrices, in batches.
+
+        lhs: [.., M, K], of i8 or i16.
+        rhs: [.., K, N], of the same storage.
+        lhs_type, rhs_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        adj_x: Whether lhs is [.., K, M].
+        adj_y: Whether rhs is [.., N, K].
+        kernel: The LiteRT kernels to follow. Default: reference.
+        implementation: The only implementation of these operators.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def TRANSPOSE_CONV(
+
+        output_shape: ArrayLike,
+        weights: ArrayLike,
+        input: ArrayLike,
+        output_type: str | Type,
+        padding: str,
+        stride_h: int,
+        stride_w: int,
+        *,
+        bias: ArrayLike | None = ...,
+        output_shape_type: str | Type | None = ...,
+        weights_type: str | Type | None = ...,
+        input_type: str | Type | None = ...,
+        bias_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[False] = ...,
+    ) -> NDArray[Any]:
+        """The transposed convolution of a quantized image.
+
+        output_shape: [N, H, W, O] of the output.
+        weights: [O, KH, KW, I], of i8, with one scale or one for each O, or of u8 with one.
+        input: [N, H, W, I], of i8, u8 or i16.
+        bias: [O]; not with i16. Default: 0.
+        output_shape_type, weights_type, input_type, bias_type: the types in MLIR syntax. Default: what the arrays are,
+        without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        padding: Whether windows reach beyond the input.
+        stride_h: Rows from one window to the next.
+        stride_w: Columns likewise.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        trace: Also give the stages of the computation. Not an attribute of the system.
+        implementation: The only implementation of these operators.
+        return_report: also return the report, a dictionary, whose `trace` has the stages.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @overload
+    @staticmethod
+    def TRANSPOSE_CONV(
+
+        output_shape: ArrayLike,
+        weights: ArrayLike,
+        input: ArrayLike,
+        output_type: str | Type,
+        padding: str,
+        stride_h: int,
+        stride_w: int,
+        *,
+        bias: ArrayLike | None = ...,
+        output_shape_type: str | Type | None = ...,
+        weights_type: str | Type | None = ...,
+        input_type: str | Type | None = ...,
+        bias_type: str | Type | None = ...,
+        kernel: str = ...,
+        trace: bool = ...,
+        implementation: str = ...,
+        return_report: Literal[True],
+    ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
 
 litert: _litert
 

@@ -18,7 +18,10 @@ pytest.importorskip("onnxruntime")
 INSTALLED = {"ai_edge_litert", "onnxruntime"}
 
 
-@pytest.mark.parametrize("page", ["cookbook/fully_connected.md", "cookbook/torch_to_onnx.md", "cases.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["cookbook/fully_connected.md", "cookbook/node_by_node.md", "cookbook/torch_to_onnx.md", "cases.md"],
+)
 def test_the_programs_print_what_stands_under_them(server: Server, tmp_path: Path, page: str) -> None:
     if page != "cookbook/torch_to_onnx.md" and platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("the page shows LiteRT on x86-64")

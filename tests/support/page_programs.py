@@ -26,17 +26,17 @@ _INSTALLED_APART = {"ai_edge_litert", "kserve", "onnxruntime", "torch", "tritonc
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block, and the output that is shown under it. `language`: of its fence."""
+    """One fenced block, and the output that is shown under it.
+
+    `language`: of its fence. `needs`: the packages that are installed apart, of those that it and the page's files that
+    it imports import.
+    """
 
     language: str
     text: str
     output: str | None
     output_language: str
-
-    @property
-    def needs(self) -> set[str]:
-        """The packages that are installed apart, of those that it imports."""
-        return _INSTALLED_APART & set(_IMPORTS.findall(self.text))
+    needs: set[str]
 
     @property
     def file(self) -> str | None:
@@ -54,6 +54,7 @@ def sections(page: Path) -> dict[str, list[Block]]:
 def blocks(text: str) -> Iterator[Block]:
     """The blocks of a text, each with its output."""
     found = list(_FENCE.finditer(text))
+    needs: dict[str, set[str]] = {name: {name} for name in _INSTALLED_APART}
     at = 0
     while at < len(found):
         block, at = found[at], at + 1
@@ -61,7 +62,11 @@ def blocks(text: str) -> Iterator[Block]:
         # A block of output follows what it is the output of, without a word between.
         if at < len(found) and found[at][1] in ("", "json") and not text[block.end() : found[at].start()].strip():
             output, language, at = found[at][2], found[at][1], at + 1
-        yield Block(block[1], block[2], output, language)
+        needed = set[str]().union(*(needs.get(name, ()) for name in _IMPORTS.findall(block[2])))
+        made = Block(block[1], block[2], output, language, needed)
+        if made.file is not None:
+            needs[made.file.removesuffix(".py")] = needed
+        yield made
 
 
 class Reader:

@@ -23,20 +23,8 @@ from requant.description import Array, Choices, Kind
 from requant.errors import TypeFitError, UnsupportedError
 from requant.operators.description import Attribute, Operand, OperatorCall, Work
 from requant.operators.onnx.operands import same_type
-from requant.operators.onnxruntime.arithmetic import (
-    BYTES,
-    F32,
-    I32,
-    Quantized,
-    Stages,
-    fma32,
-    fused,
-    in_stages,
-    looked_up,
-    nearest,
-    parameters,
-    stage,
-)
+from requant.operators.onnxruntime.arithmetic import BYTES, fma32, fused, nearest, parameters, quantized_of
+from requant.operators.stages import F32, I32, Quantized, Stages, in_stages, looked_up, stage
 
 # As many elements as have their stages in the cache; and from how many on a table of all pairs is faster.
 _BLOCK = 1 << 13
@@ -135,7 +123,7 @@ def _planned(call: OperatorCall, elementwise: Elementwise) -> Work:
         raise TypeFitError(
             f"the shapes {list(a.shape)} and {list(b.shape)} cannot be broadcast", pointer="/inputs/B"
         ) from None
-    of_a, of_b, of_c = (Quantized.of(call, name, "A") for name in "ABC")
+    of_a, of_b, of_c = (quantized_of(call, name, "A") for name in "ABC")
 
     def compute(a_stored: Array, b_stored: Array) -> Stages:
         return elementwise(of_a, of_b, of_c, a_stored, b_stored)

@@ -24,17 +24,8 @@ from requant.errors import ParameterError, TypeFitError
 from requant.errors.cancellation import check_cancelled
 from requant.operators.description import Attribute, Operand, OperatorCall, Work
 from requant.operators.onnx.convolution import ATTRIBUTES, listed
-from requant.operators.onnxruntime.arithmetic import (
-    BYTES,
-    I32,
-    Quantized,
-    Stages,
-    fused,
-    in_stages,
-    nearest,
-    parameters,
-    stage,
-)
+from requant.operators.onnxruntime.arithmetic import BYTES, fused, nearest, parameters, quantized_of
+from requant.operators.stages import I32, Quantized, Stages, in_stages, stage
 
 _MAX_POOLED = 1 << 24
 # As many products take as long as the work on a tap that does not depend on the size.
@@ -53,7 +44,7 @@ def _channels_first(call: OperatorCall) -> Array:
 
 
 def _parameters(call: OperatorCall) -> tuple[Quantized, Quantized]:
-    return Quantized.of(call, "x", "X"), Quantized.of(call, "y", "X")
+    return quantized_of(call, "x", "X"), quantized_of(call, "y", "X")
 
 
 def _laid(call: OperatorCall, array: Array) -> Array:

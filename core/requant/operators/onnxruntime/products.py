@@ -25,18 +25,8 @@ from requant.operators.execution import placed
 from requant.operators.onnx.dynamic_quantize_linear import DYNAMIC_QUANTIZE_LINEAR
 from requant.operators.onnx.matrix import Matrices, zeros_of
 from requant.operators.onnx.operands import same_type
-from requant.operators.onnxruntime.arithmetic import (
-    BYTES,
-    F32,
-    I32,
-    Quantized,
-    Stages,
-    fused,
-    in_stages,
-    parameters,
-    stage,
-    tensor_of,
-)
+from requant.operators.onnxruntime.arithmetic import BYTES, fused, parameters, quantized_of
+from requant.operators.stages import F32, I32, Stages, in_stages, stage, tensor_of
 from requant.profiles.rule import Accumulator, SumOverflow
 
 _PLACES = {"lhs": "/inputs/A", "rhs": "/inputs/B"}
@@ -65,7 +55,7 @@ def _transposed(call: OperatorCall, name: str, attribute: str) -> TensorValue:
 def _plan_gemm(call: OperatorCall) -> Work:
     a, b = _transposed(call, "A", "transA"), _transposed(call, "B", "transB")
     same_type(call, "b_zero_point", "B")
-    matrices, of_a = Matrices.of(a, b, ("A", "B")), Quantized.of(call, "a", "A")
+    matrices, of_a = Matrices.of(a, b, ("A", "B")), quantized_of(call, "a", "A")
     with placed(_PLACES):
         zeros = zeros_of(matrices.b, call.inputs["b_zero_point"], "b_zero_point")
         b_scale = _of_columns(matrices, call.inputs["b_scale"], "b_scale")
@@ -73,7 +63,7 @@ def _plan_gemm(call: OperatorCall) -> Work:
     added, zero_point = call.optional("C"), call.optional("y_zero_point")
     if (zero_point is None) != (call.optional("y_scale") is None):
         raise TypeFitError("y_scale and y_zero_point are given together", pointer="/inputs/y_scale")
-    y = None if zero_point is None else Quantized.of(call, "y", "y_zero_point")
+    y = None if zero_point is None else quantized_of(call, "y", "y_zero_point")
     try:
         addend = np.broadcast_to(0 if added is None else added.data.reshape(added.shape), sums.shape)
     except ValueError:
@@ -117,7 +107,7 @@ def _to_float(
 
 def _plan_integer_to_float(call: OperatorCall) -> Work:
     same_type(call, "a_zero_point", "A")
-    of_a = Quantized.of(call, "a", "A")
+    of_a = quantized_of(call, "a", "A")
     return _to_float(call, call.inputs["A"], of_a.scale, of_a.zero_point)
 
 

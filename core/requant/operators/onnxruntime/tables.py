@@ -19,19 +19,9 @@ from requant.description import Array, Kind
 from requant.errors import TypeFitError
 from requant.operators.description import Attribute, Operand, OperatorCall, Work
 from requant.operators.onnx.operands import same_type
-from requant.operators.onnxruntime.arithmetic import (
-    BYTES,
-    F32,
-    Quantized,
-    Stages,
-    fma32,
-    fused,
-    in_stages,
-    looked_up,
-    parameters,
-    stage,
-)
+from requant.operators.onnxruntime.arithmetic import BYTES, fma32, fused, parameters, quantized_of
 from requant.operators.separate_parameters import normalized_axis
+from requant.operators.stages import F32, Quantized, Stages, in_stages, looked_up, stage
 
 _MAX_JOINED = 8
 
@@ -69,7 +59,7 @@ def _table(x: Quantized, y: Quantized, activation: Callable[[Array], Array] | No
 
 def _planned(call: OperatorCall, activation: Callable[[Array], Array]) -> Work:
     x = call.inputs["X"]
-    of_x, of_y = Quantized.of(call, "X", "X"), Quantized.of(call, "Y", "X")
+    of_x, of_y = quantized_of(call, "X", "X"), quantized_of(call, "Y", "X")
 
     def stages() -> Stages:
         found = _table(of_x, of_y, activation)
@@ -116,8 +106,8 @@ def _plan_concat(call: OperatorCall) -> Work:
                 f"{name} has shape {list(shape)}, and X_0 {list(first)}; they differ along axis {axis} only",
                 pointer=f"/inputs/{name}",
             )
-    of_y = Quantized.of(call, "Y", "Y_zero_point")
-    of_x = [Quantized.of(call, name, name) for name in names]
+    of_y = quantized_of(call, "Y", "Y_zero_point")
+    of_x = [quantized_of(call, name, name) for name in names]
     joined = sum(call.inputs[name].shape[axis] for name in names)
 
     def stages() -> Stages:
@@ -140,7 +130,7 @@ def _plan_where(call: OperatorCall) -> Work:
         raise TypeFitError(
             "the shapes of condition, X and Y cannot be broadcast", pointer="/inputs/condition"
         ) from None
-    of_x, of_y, of_z = (Quantized.of(call, name, "X", name) for name in ("x", "y", "z"))
+    of_x, of_y, of_z = (quantized_of(call, name, "X", name) for name in ("x", "y", "z"))
 
     def stages() -> Stages:
         tables = [_table(each, of_z)["table"] for each in (of_x, of_y)]

@@ -8,9 +8,9 @@ from requant.formats.elements import FLOATS
 from requant.mlir.types import TensorType
 from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Run, only_implementation
 from requant.operators.element_names import QUANTIZED
+from requant.operators.litert.arithmetic import SOURCE
 from requant.operators.typed_conversion import OUTPUT_TYPE, converting, is_quantized, result_type
 
-_SOURCE = "LiteRT f67457790c9c (ai-edge-litert 2.3.0)"
 _KERNEL = Attribute(
     name="kernel",
     kind=Kind.TEXT,
@@ -43,7 +43,7 @@ QUANTIZE = Operator(
     system="litert",
     name="QUANTIZE",
     summary="Quantize a tensor, or requantize a quantized one.",
-    source=_SOURCE,
+    source=SOURCE,
     inputs=(
         Operand(
             name="input",
@@ -65,7 +65,7 @@ DEQUANTIZE = Operator(
     system="litert",
     name="DEQUANTIZE",
     summary="Dequantize to f32.",
-    source=_SOURCE,
+    source=SOURCE,
     inputs=(Operand(name="input", description="The quantized tensor.", types={QUANTIZED: 1}),),
     outputs=(Operand(name="output", description="The real tensor.", types={"f32": 1}),),
     attributes=(_KERNEL,),
@@ -75,5 +75,3 @@ DEQUANTIZE = Operator(
         "inputs": {"input": {"type": "tensor<4x!quant.uniform<i8:f32, 0.5:3>>", "values": [3, 4, 0, 127]}},
     },
 )
-
-OPERATORS = (QUANTIZE, DEQUANTIZE)

@@ -1681,16 +1681,16 @@ class _com:
 
             X: ArrayLike,
             X_scale: ArrayLike,
-            Y_scale: ArrayLike,
-            Y_zero_point: ArrayLike,
+            y_scale: ArrayLike,
+            y_zero_point: ArrayLike,
             opset: int,
             *,
-            X_zero_point: ArrayLike | None = ...,
+            x_zero_point: ArrayLike | None = ...,
             X_type: str | Type | None = ...,
             X_scale_type: str | Type | None = ...,
-            X_zero_point_type: str | Type | None = ...,
-            Y_scale_type: str | Type | None = ...,
-            Y_zero_point_type: str | Type | None = ...,
+            x_zero_point_type: str | Type | None = ...,
+            y_scale_type: str | Type | None = ...,
+            y_zero_point_type: str | Type | None = ...,
             axis: int = ...,
             trace: bool = ...,
             implementation: str = ...,
@@ -1700,10 +1700,10 @@ class _com:
 
             X: The tensor.
             X_scale: One.
-            X_zero_point: One, of the type of X. Default: 0.
-            Y_scale: One.
-            Y_zero_point: One, of the type of X.
-            X_type, X_scale_type, X_zero_point_type, Y_scale_type, Y_zero_point_type: the types in MLIR syntax. Default: what
+            x_zero_point: One, of the type of X. Default: 0.
+            y_scale: One.
+            y_zero_point: One, of the type of X.
+            X_type, X_scale_type, x_zero_point_type, y_scale_type, y_zero_point_type: the types in MLIR syntax. Default: what
             the arrays are, without scales.
             axis: The reduced dimension, or the first of them with opset below 13.
             opset: The opset of the Softmax that it stands for; from 13 on it reduces one dimension.
@@ -1720,16 +1720,16 @@ class _com:
 
             X: ArrayLike,
             X_scale: ArrayLike,
-            Y_scale: ArrayLike,
-            Y_zero_point: ArrayLike,
+            y_scale: ArrayLike,
+            y_zero_point: ArrayLike,
             opset: int,
             *,
-            X_zero_point: ArrayLike | None = ...,
+            x_zero_point: ArrayLike | None = ...,
             X_type: str | Type | None = ...,
             X_scale_type: str | Type | None = ...,
-            X_zero_point_type: str | Type | None = ...,
-            Y_scale_type: str | Type | None = ...,
-            Y_zero_point_type: str | Type | None = ...,
+            x_zero_point_type: str | Type | None = ...,
+            y_scale_type: str | Type | None = ...,
+            y_zero_point_type: str | Type | None = ...,
             axis: int = ...,
             trace: bool = ...,
             implementation: str = ...,

@@ -238,7 +238,7 @@ def quantize_blocks(
     format: Literal['mxfp8_e4m3', 'mxfp8_e5m2', 'mxfp6_e2m3', 'mxfp6_e3m2', 'mxfp4_e2m1', 'mxint8', 'nvfp4', 'Q8_0', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1'],
     *,
     input_type: str | Type | None = ...,
-    rule: Literal['ocp', 'tosa', 'floor', 'ceil', 'even', 'rceil'] = ...,
+    rule: Literal['ocp', 'tosa', 'floor', 'ceil', 'even', 'rceil', 'torchao', 'compressed_tensors', 'model_optimizer', 'transformer_engine'] = ...,
     global_scale: str | float = ...,
 ) -> dict[str, Any]:
     """Quantize a tensor to a block format, deriving the shared scales.
@@ -249,7 +249,9 @@ def quantize_blocks(
     input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
     format: The block format. One of mxfp8_e4m3, mxfp8_e5m2, mxfp6_e2m3, mxfp6_e3m2, mxfp4_e2m1, mxint8, nvfp4, Q8_0,
     Q4_0, Q4_1, Q5_0, Q5_1.
-    rule: MX formats: the rule for the shared exponent. One of ocp, tosa, floor, ceil, even, rceil.
+    rule: Whose scales. MX formats: `ocp` to `rceil`, the rule for the shared exponent. nvfp4: `ocp` for divisions, or
+    `torchao` to `transformer_engine`, whose number `global_scale` then is. GGUF: `ocp`. One of ocp, tosa, floor, ceil,
+    even, rceil, torchao, compressed_tensors, model_optimizer, transformer_engine.
     global_scale: nvfp4 only: `derived` (the default: from the largest magnitude), `absent`, or a number, also as text.
     It is read as the nearest binary64, which is rounded to f32.
 
@@ -266,6 +268,7 @@ def dequantize_blocks(
     scales: ArrayLike | None = ...,
     blocks: ArrayLike | None = ...,
     global_scale: str | float | None = ...,
+    rule: Literal['torchao', 'compressed_tensors', 'model_optimizer', 'transformer_engine'] | None = ...,
 ) -> NDArray[Any]:
     """Dequantize a tensor in a block format to f32.
 
@@ -278,6 +281,8 @@ def dequantize_blocks(
     Q4_0, Q4_1, Q5_0, Q5_1.
     output_type: The type of the result, such as tensor<4x64xf32>.
     global_scale: nvfp4 only: the tensor-level scale, a number or its text. Default: block scales only.
+    rule: nvfp4 only: the library whose global scale it is. Default: real numbers are element * (scale * global scale).
+    One of torchao, compressed_tensors, model_optimizer, transformer_engine.
 
     Source: OCP Microscaling Formats 1.0; NVIDIA NVFP4; ggml.
     """
@@ -1676,16 +1681,16 @@ class _com:
 
             X: ArrayLike,
             X_scale: ArrayLike,
-            Y_scale: ArrayLike,
-            Y_zero_point: ArrayLike,
+            y_scale: ArrayLike,
+            y_zero_point: ArrayLike,
             opset: int,
             *,
-            X_zero_point: ArrayLike | None = ...,
+            x_zero_point: ArrayLike | None = ...,
             X_type: str | Type | None = ...,
             X_scale_type: str | Type | None = ...,
-            X_zero_point_type: str | Type | None = ...,
-            Y_scale_type: str | Type | None = ...,
-            Y_zero_point_type: str | Type | None = ...,
+            x_zero_point_type: str | Type | None = ...,
+            y_scale_type: str | Type | None = ...,
+            y_zero_point_type: str | Type | None = ...,
             axis: int = ...,
             trace: bool = ...,
             implementation: str = ...,
@@ -1695,10 +1700,10 @@ class _com:
 
             X: The tensor.
             X_scale: One.
-            X_zero_point: One, of the type of X. Default: 0.
-            Y_scale: One.
-            Y_zero_point: One, of the type of X.
-            X_type, X_scale_type, X_zero_point_type, Y_scale_type, Y_zero_point_type: the types in MLIR syntax. Default: what
+            x_zero_point: One, of the type of X. Default: 0.
+            y_scale: One.
+            y_zero_point: One, of the type of X.
+            X_type, X_scale_type, x_zero_point_type, y_scale_type, y_zero_point_type: the types in MLIR syntax. Default: what
             the arrays are, without scales.
             axis: The reduced dimension, or the first of them with opset below 13.
             opset: The opset of the Softmax that it stands for; from 13 on it reduces one dimension.
@@ -1715,16 +1720,16 @@ class _com:
 
             X: ArrayLike,
             X_scale: ArrayLike,
-            Y_scale: ArrayLike,
-            Y_zero_point: ArrayLike,
+            y_scale: ArrayLike,
+            y_zero_point: ArrayLike,
             opset: int,
             *,
-            X_zero_point: ArrayLike | None = ...,
+            x_zero_point: ArrayLike | None = ...,
             X_type: str | Type | None = ...,
             X_scale_type: str | Type | None = ...,
-            X_zero_point_type: str | Type | None = ...,
-            Y_scale_type: str | Type | None = ...,
-            Y_zero_point_type: str | Type | None = ...,
+            x_zero_point_type: str | Type | None = ...,
+            y_scale_type: str | Type | None = ...,
+            y_zero_point_type: str | Type | None = ...,
             axis: int = ...,
             trace: bool = ...,
             implementation: str = ...,

@@ -21,7 +21,7 @@ from requant.checkpoint.safetensors.header import DTYPES
 from requant.checkpoint.schemes import SCHEMES, scheme_named
 from requant.checkpoint.weights.floats import bits_of
 from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
-from requant.convert.blocks.block_tensor import BlockFormat, dequantize_blocks, quantize_blocks
+from requant.convert.blocks.block_tensor import BlockFormat, BlockRule, dequantize_blocks, quantize_blocks
 from requant.convert.blocks.mx import MX_ELEMENTS, MxRule
 from requant.convert.blocks.nvfp4 import GlobalScale
 from requant.errors import RequantError
@@ -60,7 +60,7 @@ def block_cases() -> Iterator[Case]:
 
 
 def _blocks(values: Array, format_: BlockFormat, rule: MxRule, scale: float | GlobalScale) -> Found:
-    made = quantize_blocks(values, format_, rule=rule, global_scale=scale)
+    made = quantize_blocks(values, format_, rule=BlockRule(rule), global_scale=scale)
     parts = {name: part.data for name, part in made.parts.items()}
     yield from parts.values()
     yield np.array([made.global_scale or 0.0])

@@ -28,7 +28,7 @@ from requant.checkpoint.weights.weight_format import StoredRows
 from requant.comparison.comparison import plan_comparison
 from requant.convert.blocks.gguf import GGUF_FORMATS, dequantize_gguf, quantize_gguf
 from requant.convert.blocks.mx import MX_ELEMENTS, MxRule, dequantize_mx, quantize_mx
-from requant.convert.blocks.nvfp4 import GlobalScale, dequantize_nvfp4, quantize_nvfp4
+from requant.convert.blocks.nvfp4 import GlobalScale, Nvfp4Rule, dequantize_nvfp4, quantize_nvfp4
 from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import NanPolicy, plan_quantize
 from requant.convert.quantize_plans import ROUNDINGS
@@ -328,6 +328,8 @@ def blocks(rng: Rng) -> None:
     dequantize_mx(quantize_mx(source, name, rule if MX_ELEMENTS[name] is not None else MxRule.OCP))
     scale = rng.choice(np.array([1e-42, 1e-30, 1.0, 1e35], np.float32))
     dequantize_nvfp4(quantize_nvfp4(source, GlobalScale.ABSENT if rng.random() < 0.5 else float(scale)))
+    finite = np.nan_to_num(source, posinf=3.0, neginf=-3.0)
+    quantize_nvfp4(finite, 1.0, Nvfp4Rule(str(rng.choice(list(Nvfp4Rule)))))
     dequantize_gguf(quantize_gguf(source, str(rng.choice(list(GGUF_FORMATS)))))
 
 

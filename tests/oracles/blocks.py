@@ -158,6 +158,82 @@ def quantize_nvfp4(block: list[float], global_scale: float) -> Block:
     return Block(scale, codes)
 
 
+LARGEST_F32 = float(2**128 - 2**104)
+
+
+def _finite(value: Fraction) -> Fraction:
+    """A step of f32 of a number that is not negative; the largest f32 where it is beyond."""
+    return Fraction(min(f32(value), LARGEST_F32))
+
+
+def global_scale_by(rule: str, values: list[float]) -> float:
+    """The number that a library keeps beside an NVFP4 tensor, with which it divides or multiplies."""
+    largest = max(Fraction(abs(x)) for x in values)
+    if rule == "compressed_tensors":
+        whole = f32(Fraction(f32(1 / max(largest, Fraction(2) ** -126))) * 2688)
+        return 1.0 if math.isinf(whole) else whole
+    if rule == "transformer_engine":
+        return float(_finite(2688 / largest)) if largest else 1.0
+    return f32(largest / 2688)
+
+
+def _ideal_scale(rule: str, amax: Fraction, whole: Fraction) -> Fraction:
+    if rule == "compressed_tensors":
+        return _finite(whole * _finite(amax / 6))
+    if rule == "transformer_engine":
+        return _finite(amax * _finite(whole * _finite(Fraction(1, 6))))
+    if rule == "model_optimizer":
+        return max(_finite(amax / _finite(6 * whole)) or Fraction(1), Fraction(1, 512))
+    return max(_finite(_finite(amax / 6) / whole), Fraction(1, 64))
+
+
+def _factor(rule: str, scale: Fraction, whole: Fraction) -> Fraction:
+    """What magnitudes are multiplied by, or by the rules of `DIVIDING` divided by."""
+    if rule == "compressed_tensors":
+        return _finite(scale / whole)
+    if rule == "transformer_engine":
+        decoded = _finite(scale * _finite(1 / whole))
+        return _finite(1 / decoded) if decoded else Fraction(LARGEST_F32)
+    if rule == "model_optimizer":
+        return _finite(scale * whole)
+    return _finite(_finite(1 / whole) / scale)
+
+
+DIVIDING = ("compressed_tensors", "model_optimizer")
+
+
+def quantize_nvfp4_by(rule: str, block: list[float], global_scale: float) -> Block:
+    """One block of finite numbers by torchao 0.18.0, compressed-tensors 0.20.0, ModelOpt 0.47.0 or TransformerEngine's
+    f32 path, as their sources say; 1 is torchao's form without a global scale."""
+    whole = Fraction(global_scale)
+    ideal = _ideal_scale(rule, max(Fraction(abs(x)) for x in block), whole)
+    code = nearest("f8E4M3FN", min(ideal, Fraction(448)))
+    assert code is not None
+    if rule == "compressed_tensors" and code == 0:
+        code = 0x20
+    scale = value_of("f8E4M3FN", code)
+    assert isinstance(scale, Fraction)
+    factor, divides = _factor(rule, scale, whole), rule in DIVIDING
+    codes = []
+    for x in block:
+        magnitude = Fraction(abs(x))
+        scaled = _finite(magnitude / factor if divides else magnitude * factor)
+        # Those that divide compare the quotient with 0; the others keep its sign bit.
+        signed = x < 0 and scaled > 0 if divides else math.copysign(1, x) < 0
+        codes.append(saturated("f4E2M1FN", min(scaled, Fraction(6)), negative=signed))
+    return Block(code, codes)
+
+
+def dequantize_nvfp4_by(rule: str, element: int, scale: Fraction, global_scale: float) -> float:
+    """f32 of an element with a scale that is no NaN, by a library that multiplies with its global scale or divides."""
+    whole = Fraction(global_scale)
+    magnitude = value_of("f4E2M1FN", element & 7)
+    assert isinstance(magnitude, Fraction)
+    factor = f32(scale / whole if rule == "compressed_tensors" else scale * whole)
+    negative = element > 8 or (element == 8 and rule != "model_optimizer")
+    return math.copysign(f32(magnitude * Fraction(factor)), -1 if negative else 1)
+
+
 def global_scale_of(values: list[float]) -> float:
     """f32(amax / 2688)."""
     return f32(max(Fraction(abs(x)) for x in values) / 2688)

@@ -8,9 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from requant.convert.blocks.block_tensor import BlockFormat, dequantize_blocks, expected_parts, quantize_blocks
-from requant.convert.blocks.mx import MX_ELEMENTS, MxRule
-from requant.convert.blocks.nvfp4 import GlobalScale
+from requant.convert.blocks.block_tensor import (
+    BlockFormat,
+    BlockRule,
+    dequantize_blocks,
+    expected_parts,
+    quantize_blocks,
+)
+from requant.convert.blocks.mx import MX_ELEMENTS
+from requant.convert.blocks.nvfp4 import GlobalScale, Nvfp4Rule
 from requant.description import (
     Array,
     Choices,
@@ -82,7 +88,7 @@ def _deciding(options: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return what decides all bits beside the tensors: the format, and those options that it has."""
     format_ = options["format"]
     if format_ is BlockFormat.NVFP4:
-        return format_, options["global_scale"]
+        return format_, options["global_scale"], options.get("rule")
     return (format_, options.get("rule")) if format_ in MX_ELEMENTS else (format_,)
 
 
@@ -99,9 +105,10 @@ QUANTIZE_BLOCKS = Operation(
         _FORMAT,
         Option(
             name="rule",
-            description="MX formats: the rule for the shared exponent.",
-            default=MxRule.OCP,
-            choices=Choices.of(MxRule),
+            description="Whose scales. MX formats: `ocp` to `rceil`, the rule for the shared exponent. nvfp4: `ocp` "
+            "for divisions, or `torchao` to `transformer_engine`, whose number `global_scale` then is. GGUF: `ocp`.",
+            default=BlockRule.OCP,
+            choices=Choices.of(BlockRule),
             chooses=Chooses.RULES,
         ),
         Option(
@@ -164,10 +171,10 @@ def _plan_dequantize(call: OperationCall) -> PlannedWork:
         if name not in parts:
             message, detail = f"{format_} has no {name}", f"{format_} has none"
             raise InvalidRequestError.of_field(f"/{name}", "extra_forbidden", detail, message=message)
-    global_scale = call.options["global_scale"]
+    global_scale, rule = call.options["global_scale"], call.options["rule"]
 
     def run(arrays: Mapping[str, Array]) -> Result:
-        real = dequantize_blocks(format_, shape, dict(arrays), global_scale).reshape(-1)
+        real = dequantize_blocks(format_, shape, dict(arrays), global_scale, rule).reshape(-1)
         return Result({"output": TensorValue(output, real)})
 
     return PlannedWork(
@@ -203,6 +210,14 @@ DEQUANTIZE_BLOCKS = Operation(
             description="nvfp4 only: the tensor-level scale, a number or its text. Default: block scales only.",
             optional=True,
             read=parse_factor,
+        ),
+        Option(
+            name="rule",
+            description="nvfp4 only: the library whose global scale it is. Default: real numbers are element * "
+            "(scale * global scale).",
+            optional=True,
+            choices=Choices.of(Nvfp4Rule),
+            chooses=Chooses.RULES,
         ),
     ),
     reply=(TensorOutput(name="output", description="The real tensor.", elements=Elements.SINGLES, model_name="y"),),

@@ -49,6 +49,11 @@ def stated(prefix: str, name: str, parameters: Parameters) -> dict[str, TensorVa
     return {f"{prefix}_scale": tensor("f32", parameters[0]), f"{prefix}_zero_point": tensor(name, parameters[1])}
 
 
+def of_softmax(name: str, codes: Any, x: Parameters, y: Parameters) -> dict[str, TensorValue]:
+    of_x = {"X_scale": tensor("f32", x[0]), "x_zero_point": tensor(name, x[1])}
+    return {"X": tensor(name, codes), **of_x, **stated("y", name, y)}
+
+
 def three(rng: np.random.Generator, name: str) -> list[Parameters]:
     c = float(np.exp(rng.uniform(-8, 3)))
     ratios = [rng.integers(1, 6, 2) / 2, rng.integers(1, 512, 2) / 256, np.exp(rng.uniform(-4, 1, 2))][rng.integers(3)]
@@ -234,7 +239,7 @@ def test_softmax() -> None:
         x, y = of(rng, name, np.exp(rng.uniform(-9, 2))), of(rng, name, rng.choice([1 / 256, 1 / 255, 1 / 3, 0.3]))
         if rng.random() < 0.5:
             y = (float(np.float32(1 / (codes.shape[1] * (int(rng.integers(90)) + 0.5)))), y[1])
-        inputs = {"X": tensor(name, codes), **stated("X", name, x), **stated("Y", name, y)}
+        inputs = of_softmax(name, codes, x, y)
         for implementation, of_f32 in (("onnxruntime", True), ("onnxruntime_1_32", False)):
             found = run(f"{SYSTEM}.QLinearSoftmax", inputs, {"opset": 13}, implementation=implementation)["Y"]
             expected = [oracle.softmax(row.tolist(), x[0], y, BOUNDS[name], in_f32=of_f32) for row in codes]
@@ -383,7 +388,7 @@ def test_an_example_of_onnxruntime_25512() -> None:
 
 def test_softmax_overflows_until_1_31() -> None:
     for name, zero_point, expected in (("ui8", 78, (78, 255)), ("i8", 78, (-128, 127)), ("i8", -3, (127, 127))):
-        inputs = {"X": tensor(name, [[3]]), **stated("X", name, (2.37, 0)), **stated("Y", name, (1 / 256, zero_point))}
+        inputs = of_softmax(name, [[3]], (2.37, 0), (1 / 256, zero_point))
         for implementation, value in zip(("onnxruntime", "onnxruntime_1_32"), expected, strict=True):
             found = run(f"{SYSTEM}.QLinearSoftmax", inputs, {"opset": 13}, implementation=implementation)["Y"]
             assert found.tolist() == [[value]]

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from requant.errors import RequantError
+from requant.operators.registry import OPERATORS
 from tests.interop.conformance import systems
 from tests.interop.onnxruntime_products import SATURATES, exact_together
 from tests.interop.onnxruntime_version import IMPLEMENTATION
@@ -286,14 +287,14 @@ def softmax_nodes(rng: np.random.Generator) -> Nodes:
         axis = int(rng.integers(-len(shape), len(shape)))
         y = rng.choice([1 / 256, 1 / 255, 1 / 128, 1.0, 0.3, 2 / shape[-1] / 3, np.exp(rng.uniform(-7, 0))])
         inputs = {
-            "X": x, **parameters(rng, "X", name, beside(rng, np.exp(rng.uniform(-9, 2)))),
-            **parameters(rng, "Y", name, beside(rng, y)),
+            "X": x, "X_scale": one(beside(rng, np.exp(rng.uniform(-9, 2)))), "x_zero_point": codes(rng, name),
+            **parameters(rng, "y", name, beside(rng, y)),
         }  # fmt: skip
         if rng.random() < 0.3:
             # All elements are equal, and all results ties: 1 / D over 1 / (D * (k + 1 / 2)).
             reduced = shape[axis] if opset >= 13 else int(np.prod(shape[axis:]))
             inputs["X"] = np.full_like(x, x[(0,) * len(shape)])
-            inputs["Y_scale"] = one(1 / (reduced * (int(rng.integers(1, 90)) + 0.5)))
+            inputs["y_scale"] = one(1 / (reduced * (int(rng.integers(1, 90)) + 0.5)))
         attributes = {"opset": opset, "axis": axis}
         if rng.random() < 0.4:
             del attributes["axis"]
@@ -430,3 +431,15 @@ def test_weights_of_bits() -> None:
         tally.add(node.full_name, 1, bool(np.all(theirs == ours.T)), str(node), ours.size)
     tally.finish(1)
     assert not EXHAUSTIVE or sum(tally.elements.values()) >= 1_000_000
+
+
+def test_operands_are_those_of_its_schemas() -> None:
+    """In name and order; the operands of QLinearConcat repeat, and the weights of MatMulNBits are no whole node."""
+    state = pytest.importorskip("onnxruntime.capi.onnxruntime_pybind11_state")
+    theirs = {each.name: each for each in state.get_all_operator_schema() if each.domain == "com.microsoft"}
+    ours = [each for each in OPERATORS.values() if each.system == "com.microsoft"]
+    for each in ours:
+        if each.name not in ("QLinearConcat", "MatMulNBits"):
+            assert [one.name for one in each.inputs] == [one.name for one in theirs[each.name].inputs], each.name
+            assert [one.name for one in each.outputs] == [one.name for one in theirs[each.name].outputs], each.name
+    assert len(ours) > 10

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from requant.convert.blocks.blocking import block_count
 from requant.convert.blocks.gguf import GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
 from requant.convert.blocks.mx import BLOCK as MX_BLOCK
-from requant.convert.blocks.mx import MxRule, MxTensor, dequantize_mx, mx_element, quantize_mx
+from requant.convert.blocks.mx import MX_ELEMENTS, MxRule, MxTensor, dequantize_mx, mx_element, quantize_mx
 from requant.convert.blocks.nvfp4 import BLOCK as NVFP4_BLOCK
-from requant.convert.blocks.nvfp4 import GlobalScale, Nvfp4Tensor, dequantize_nvfp4, quantize_nvfp4
+from requant.convert.blocks.nvfp4 import GlobalScale, Nvfp4Rule, Nvfp4Tensor, dequantize_nvfp4, quantize_nvfp4
 from requant.errors import UnsupportedError
 from requant.formats.elements import FLOATS, Element, IntegerElement, Signedness
 from requant.mlir.types import TensorType
@@ -41,6 +41,23 @@ class BlockFormat(StrEnum):
     Q4_1 = "Q4_1"
     Q5_0 = "Q5_0"
     Q5_1 = "Q5_1"
+
+
+class BlockRule(StrEnum):
+    """Rules for the scales of all formats."""
+
+    OCP = MxRule.OCP
+    """The default of every format, of those without rules of MX too."""
+
+    TOSA = MxRule.TOSA
+    FLOOR = MxRule.FLOOR
+    CEIL = MxRule.CEIL
+    EVEN = MxRule.EVEN
+    RCEIL = MxRule.RCEIL
+    TORCHAO = Nvfp4Rule.TORCHAO
+    COMPRESSED_TENSORS = Nvfp4Rule.COMPRESSED_TENSORS
+    MODEL_OPTIMIZER = Nvfp4Rule.MODEL_OPTIMIZER
+    TRANSFORMER_ENGINE = Nvfp4Rule.TRANSFORMER_ENGINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,26 +103,35 @@ def _scaled(format_: BlockFormat, shape: tuple[int, ...], elements: Array, scale
     )
 
 
+def _check_rule(format_: BlockFormat, rule: BlockRule) -> None:
+    others = MxRule if format_ in MX_ELEMENTS else Nvfp4Rule if format_ is BlockFormat.NVFP4 else ()
+    known = dict.fromkeys(("ocp", *others))
+    if rule not in known:
+        raise UnsupportedError(f"{format_} has no rule {rule}, but {', '.join(known)}", pointer="/rule")
+
+
 def quantize_blocks(
     values: Array,
     format_: BlockFormat,
     *,
-    rule: MxRule = MxRule.OCP,
+    rule: BlockRule = BlockRule.OCP,
     global_scale: float | GlobalScale = GlobalScale.DERIVED,
 ) -> BlockTensor:
-    """Quantize an f32 tensor. `rule` is for the MX formats, `global_scale` for NVFP4.
+    """Quantize an f32 tensor. `global_scale` is for NVFP4.
 
-    Raise what `requant.convert.blocks.mx`, `requant.convert.blocks.nvfp4` and `requant.convert.blocks.gguf` raise.
+    Raise UnsupportedError for a rule that the format does not have, and what `requant.convert.blocks.mx`,
+    `requant.convert.blocks.nvfp4` and `requant.convert.blocks.gguf` raise.
     """
+    _check_rule(format_, rule)
     if format_ in GGUF_FORMATS:
         packed = quantize_gguf(values, format_)
         shape = (*values.shape[:-1], values.shape[-1] // MX_BLOCK, GGUF_FORMATS[format_].block_bytes)
         return BlockTensor(format_, blocks=Part(TensorType(shape, IntegerElement(8, Signedness.UNSIGNED)), packed.data))
     if format_ is BlockFormat.NVFP4:
-        two_level = quantize_nvfp4(values, global_scale)
+        two_level = quantize_nvfp4(values, global_scale, None if rule is BlockRule.OCP else Nvfp4Rule(rule))
         tensor = _scaled(format_, values.shape, two_level.elements, two_level.scales, NVFP4_BLOCK)
         return BlockTensor(format_, tensor.elements, tensor.scales, global_scale=two_level.global_scale)
-    micro = quantize_mx(values, format_, rule)
+    micro = quantize_mx(values, format_, MxRule(rule))
     return _scaled(format_, values.shape, micro.elements, micro.scales, MX_BLOCK)
 
 
@@ -125,17 +151,24 @@ def expected_parts(format_: BlockFormat, shape: tuple[int, ...]) -> dict[str, Te
 
 
 def dequantize_blocks(
-    format_: BlockFormat, shape: tuple[int, ...], parts: dict[str, Array], global_scale: float | None
+    format_: BlockFormat,
+    shape: tuple[int, ...],
+    parts: dict[str, Array],
+    global_scale: float | None,
+    rule: Nvfp4Rule | None = None,
 ) -> Array:
     """Return the f32 values of a tensor of `shape`. `parts`: flat arrays by name, as `expected_parts` lists them.
 
-    Raise UnsupportedError for a global scale where the format has none, and what the formats' own modules raise.
+    Raise UnsupportedError for a global scale or a rule where the format has none, and what the formats' own modules
+    raise.
     """
+    if rule is not None and format_ is not BlockFormat.NVFP4:
+        raise UnsupportedError(f"{format_} is dequantized alike by all rules", pointer="/rule")
     if global_scale is not None and format_ is not BlockFormat.NVFP4:
         raise UnsupportedError(f"{format_} has no global scale")
     if format_ in GGUF_FORMATS:
         return dequantize_gguf(GgufTensor(format_, shape, parts["blocks"]))
     elements = parts["elements"].view(np.uint8)
     if format_ is BlockFormat.NVFP4:
-        return dequantize_nvfp4(Nvfp4Tensor(shape, global_scale, parts["scales"], elements))
+        return dequantize_nvfp4(Nvfp4Tensor(shape, global_scale, parts["scales"], elements), rule)
     return dequantize_mx(MxTensor(format_, shape, parts["scales"], elements))

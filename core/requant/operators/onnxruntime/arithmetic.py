@@ -70,10 +70,10 @@ def parameters(name: str, *, optional: bool = True, prefix: str = "") -> tuple[O
     )  # fmt: skip
 
 
-def quantized_of(call: OperatorCall, name: str, like: str, prefix: str = "") -> Quantized:
+def quantized_of(call: OperatorCall, name: str, like: str, prefix: str = "", scale_name: str = "") -> Quantized:
     """Read scale and zero point, which has the type of the operand `like`. Raise TypeFitError or UnsupportedError."""
     prefix = prefix or name
-    scale = np.float32(single(call, f"{prefix}_scale").data[0])
+    scale = np.float32(single(call, scale_name or f"{prefix}_scale").data[0])
     zero_point = call.optional(f"{prefix}_zero_point")
     same_type(call, f"{prefix}_zero_point", like)
     if zero_point is not None:

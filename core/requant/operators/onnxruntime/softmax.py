@@ -54,7 +54,8 @@ def _overflowed(y: Quantized) -> int:
 
 def _plan(call: OperatorCall) -> Work:
     x = call.inputs["X"]
-    of_x, of_y = quantized_of(call, "X", "X"), quantized_of(call, "Y", "X")
+    # As the schema has it.
+    of_x, of_y = quantized_of(call, "X", "X", "x", "X_scale"), quantized_of(call, "Y", "X", "y")
     last = call.integer("opset") >= _AXIS_IS_LAST_FROM
     axis = normalized_axis(call.integer("axis"), len(x.shape))
     if not (of_x.scale > 0 and np.isfinite(of_x.scale)):
@@ -87,8 +88,9 @@ QLINEAR_SOFTMAX = fused(
     summary="Softmax of a quantized tensor along an axis, from a table of exponentials.",
     inputs=(
         Operand(name="X", description="The tensor.", types=BYTES),
-        *parameters("X"),
-        *parameters("X", prefix="Y", optional=False),
+        parameters("X")[0],
+        parameters("X", prefix="x")[1],
+        *parameters("X", prefix="y", optional=False),
     ),
     output=Operand(name="Y", description="The result, of the type of X.", types=BYTES),
     stages=(
@@ -114,16 +116,16 @@ QLINEAR_SOFTMAX = fused(
     ),
     deviations=(
         "A scale of X that is not positive and finite is refused.",
-        "Where 1 / Y_scale is above about 148 times the reduced elements, products overflow up to 1.31.",
+        "Where 1 / y_scale is above about 148 times the reduced elements, products overflow up to 1.31.",
     ),
     plan=_plan,
     example={
         "inputs": {
             "X": {"type": "tensor<4xui8>", "values": [10, 20, 30, 40]},
             "X_scale": {"type": "tensor<f32>", "values": [0.05]},
-            "X_zero_point": {"type": "tensor<ui8>", "values": [0]},
-            "Y_scale": {"type": "tensor<f32>", "values": [0.00390625]},
-            "Y_zero_point": {"type": "tensor<ui8>", "values": [0]},
+            "x_zero_point": {"type": "tensor<ui8>", "values": [0]},
+            "y_scale": {"type": "tensor<f32>", "values": [0.00390625]},
+            "y_zero_point": {"type": "tensor<ui8>", "values": [0]},
         },
         "attributes": {"opset": 13},
     },

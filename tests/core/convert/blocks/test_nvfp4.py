@@ -7,12 +7,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from requant.convert.blocks.nvfp4 import BLOCK, GlobalScale, Nvfp4Tensor, dequantize_nvfp4, quantize_nvfp4
+from requant.convert.blocks.block_tensor import BlockFormat, BlockRule, dequantize_blocks, quantize_blocks
+from requant.convert.blocks.nvfp4 import (
+    BLOCK,
+    GlobalScale,
+    Nvfp4Rule,
+    Nvfp4Tensor,
+    dequantize_nvfp4,
+    quantize_nvfp4,
+)
 from requant.errors import ParameterError, PreconditionError, TensorDataError, TypeFitError, UnsupportedError
 from tests.oracles import blocks as oracle
 from tests.oracles.quantization import f32
 from tests.oracles.small_floats import value_of
 from tests.support import cases
+from tests.support.nvfp4_blocks import hostile_blocks
 
 GIVEN = (1.0, 0.0123, 3.7, 2.0**-143, 2.0**119, 1e-30, 1e30)
 
@@ -115,3 +124,108 @@ def test_what_is_refused() -> None:
         dequantize_nvfp4(Nvfp4Tensor((32,), None, one, np.zeros(32, "|u1")))
     with pytest.raises(TensorDataError, match="index 0"):
         dequantize_nvfp4(Nvfp4Tensor((16,), None, one, np.full(16, 16, "|u1")))
+
+
+LARGEST = (1.0, 3.7, 2688.0, 3.4e38, 1e-30, 2.0**-100 / 3)
+
+
+def assert_blocks_by(rule: Nvfp4Rule, x: np.ndarray, tensor: Nvfp4Tensor, whole: float) -> None:
+    elements = tensor.elements.reshape(-1, BLOCK)
+    for index, block in enumerate(x.tolist()):
+        got = int(tensor.scales[index]), elements[index].tolist()
+        assert got == oracle.quantize_nvfp4_by(rule, block, whole), f"block {index}: {block}"
+
+
+@pytest.mark.parametrize("largest", LARGEST)
+@pytest.mark.parametrize("rule", Nvfp4Rule)
+def test_rules_of_libraries(rule: Nvfp4Rule, largest: float) -> None:
+    """A derived global scale, and given ones: for a tensor smaller or larger than this, so that scales saturate, or
+    are subnormal or 0."""
+    x = hostile_blocks(np.random.default_rng(9), largest, 2000 if cases.EXHAUSTIVE else 80)
+    derived = quantize_nvfp4(x, rule=rule)
+    assert derived.global_scale == oracle.global_scale_by(rule, x.ravel().tolist())
+    assert_blocks_by(rule, x, derived, derived.global_scale)
+    for factor in (1 / 64, 64.0, 1e4) if 1e-20 < largest < 1e30 else ():
+        whole = f32(Fraction(derived.global_scale * factor))
+        some = x[-40:]
+        assert_blocks_by(rule, some, quantize_nvfp4(some, whole, rule), whole)
+
+
+@pytest.mark.parametrize("rule", Nvfp4Rule)
+def test_many_global_scales_of_libraries(rule: Nvfp4Rule) -> None:
+    """Steps of the global scale alone show in few tensors, and there beside the ties of block scales."""
+    rng = np.random.default_rng(11)
+    for largest in np.exp2(rng.uniform(-20, 20, 60 if cases.EXHAUSTIVE else 30)).tolist():
+        x = hostile_blocks(rng, largest, 24)
+        tensor = quantize_nvfp4(x, rule=rule)
+        assert tensor.global_scale == oracle.global_scale_by(rule, x.ravel().tolist())
+        assert_blocks_by(rule, x, tensor, tensor.global_scale)
+
+
+def test_torchao_of_one_level() -> None:
+    x = hostile_blocks(np.random.default_rng(10), 2688.0, 2000 if cases.EXHAUSTIVE else 80)
+    tensor = quantize_nvfp4(x, GlobalScale.ABSENT, Nvfp4Rule.TORCHAO)
+    assert tensor.global_scale is None
+    assert_blocks_by(Nvfp4Rule.TORCHAO, x, tensor, 1.0)
+
+
+@pytest.mark.parametrize("rule", [None, *Nvfp4Rule])
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (16,), (2, 3, 48)])
+def test_any_shape(rule: Nvfp4Rule | None, shape: tuple[int, ...]) -> None:
+    values = np.arange(np.prod(shape), dtype="<f4").reshape(shape)
+    tensor = quantize_nvfp4(values, 1.0, rule)
+    assert tensor.elements.size == values.size
+    assert tensor.scales.size == values.size // BLOCK
+
+
+def test_a_tensor_of_zeros_by_libraries() -> None:
+    """Those with a global scale for it; -0 keeps its sign by TransformerEngine alone."""
+    zeros = np.zeros(16, "<f4")
+    zeros[3] = -0.0
+    for rule, scale in ((Nvfp4Rule.COMPRESSED_TENSORS, 0x20), (Nvfp4Rule.TRANSFORMER_ENGINE, 0)):
+        tensor = quantize_nvfp4(zeros, rule=rule)
+        assert (tensor.global_scale, tensor.scales.tolist()) == (1.0, [scale])
+        assert tensor.elements.tolist() == [0, 0, 0, 8 * (scale == 0), *[0] * 12]
+    for rule in (Nvfp4Rule.TORCHAO, Nvfp4Rule.MODEL_OPTIMIZER):
+        with pytest.raises(PreconditionError, match="too small"):
+            quantize_nvfp4(zeros, rule=rule)
+
+
+@pytest.mark.parametrize("rule", [Nvfp4Rule.TORCHAO, Nvfp4Rule.COMPRESSED_TENSORS, Nvfp4Rule.MODEL_OPTIMIZER])
+@pytest.mark.parametrize("whole", [1.0, 0.0123, 1e30])
+def test_libraries_dequantize(rule: Nvfp4Rule, whole: float) -> None:
+    scales = np.arange(127, dtype="|u1")
+    got = dequantize_nvfp4(Nvfp4Tensor((127, BLOCK), whole, scales, np.tile(np.arange(16, dtype="|u1"), 127)), rule)
+    for code, values in enumerate(got.tolist()):
+        real = value_of("f8E4M3FN", code)
+        assert isinstance(real, Fraction)
+        expected = [oracle.dequantize_nvfp4_by(rule, each, real, f32(Fraction(whole))) for each in range(16)]
+        np.testing.assert_array_equal(np.array(values, "<f4").view("<u4"), np.array(expected, "<f4").view("<u4"))
+
+
+def test_what_rules_of_libraries_refuse() -> None:
+    ones = np.ones(32, "<f4")
+    for rule in Nvfp4Rule:
+        for bad in (np.nan, -np.inf):
+            x = ones.copy()
+            x[17] = bad
+            with pytest.raises(PreconditionError, match=f"index 17 is not finite, for which rule {rule}") as caught:
+                quantize_nvfp4(x, 1.0, rule)
+            assert caught.value.index == 17
+        for scale in (0.0, -1.0, float("nan"), float("inf"), 1e300):
+            with pytest.raises(ParameterError, match="cannot use the global scale"):
+                quantize_nvfp4(ones, scale, rule)
+        if rule is not Nvfp4Rule.TORCHAO:
+            with pytest.raises(UnsupportedError, match="always has a global scale"):
+                quantize_nvfp4(ones, GlobalScale.ABSENT, rule)
+    with pytest.raises(UnsupportedError, match="largest magnitude"):
+        dequantize_nvfp4(quantize_nvfp4(ones), Nvfp4Rule.TRANSFORMER_ENGINE)
+    for format_, other, known in (
+        (BlockFormat.NVFP4, BlockRule.RCEIL, f"nvfp4 has no rule rceil, but {', '.join(('ocp', *Nvfp4Rule))}$"),
+        (BlockFormat.MXFP4_E2M1, BlockRule.TORCHAO, "but ocp, tosa, floor, ceil, even, rceil$"),
+        (BlockFormat.Q8_0, BlockRule.TORCHAO, "but ocp$"),
+    ):
+        with pytest.raises(UnsupportedError, match=known):
+            quantize_blocks(ones, format_, rule=other)
+    with pytest.raises(UnsupportedError, match="alike"):
+        dequantize_blocks(BlockFormat.MXFP4_E2M1, (32,), {}, None, Nvfp4Rule.TORCHAO)

@@ -285,7 +285,7 @@ def _described(
         attributes=attributes,
         deviations=deviations,
         plan=lambda call: _planned(call, computing, storages),
-        example={"inputs": _INPUT, "attributes": {"output_type": output_type, **(given or {}), "trace": True}},
+        example={"inputs": _INPUT, "attributes": {"output_type": output_type, **(given or {})}},
     )
 
 

@@ -157,7 +157,7 @@ def test_pools() -> None:
         x = draw(rng, name, 2, *size, 3)
         inputs = {"input": tensor(element(name, (0.5, 0)), x)}
         rows, columns = (window(*each, padding) for each in zip(size, taps, stride, strict=True))
-        given = {
+        given: dict[str, Any] = {
             "padding": padding, "filter_height": 3, "filter_width": 2, "stride_h": 2, "stride_w": 3,
         }  # fmt: skip
         for operator, function in (("AVERAGE_POOL_2D", oracle.mean_of_window), ("MAX_POOL_2D", max)):
@@ -332,7 +332,7 @@ def test_resize() -> None:
         inputs = {
             "input": tensor(element(name, (0.5, 0)), x[None, :, :, None]), "size": tensor("i32", after)
         }  # fmt: skip
-        flags = {"align_corners": align, "half_pixel_centers": half}
+        flags: dict[str, Any] = {"align_corners": align, "half_pixel_centers": half}
         nearest = ours("RESIZE_NEAREST_NEIGHBOR", inputs, kernel, **flags)[0, :, :, 0]
         bilinear = ours("RESIZE_BILINEAR", inputs, kernel, **flags)[0, :, :, 0]
         for index in np.ndindex(*after):

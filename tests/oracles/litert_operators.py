@@ -68,7 +68,7 @@ def multiply(a: int, b: int, of: Sequence[Parameters], bounds: Range, kernel: st
     """`group`: the element lies in a whole group of the optimized kernel."""
     (sa, za), (sb, zb), (sy, zy) = of
     product, factor = (a - za) * (b - zb), quotient(rounded(Fraction(sa) * Fraction(sb)), sy)
-    if kernel == "xnnpack" and Fraction(1, 2**16) <= factor < 2**8:
+    if kernel == "xnnpack" and bounds[1] < 256 and Fraction(1, 2**16) <= factor < 2**8:
         return in_f32(product, factor, zy, bounds)
     scaled = fixed(product, factor)
     if group and kernel != "reference":
@@ -281,7 +281,7 @@ def high_32(a: int, b: int) -> int:
     return up(a * b, 31)
 
 
-def _power(a: int) -> int:
+def power(a: int) -> int:
     """gemmlowp's exp_on_negative_values with 26 bits behind the point."""
     if a == 0:
         return 2**31 - 1
@@ -291,9 +291,9 @@ def _power(a: int) -> int:
     x3, x4 = high_32(x2, x), high_32(x2, x2)
     series = x + away(high_32(away(x4, 2) + x3, 715827883) + x2, 1)
     found = 1895147668 + high_32(1895147668, series)
-    for place, power in enumerate((1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)):
+    for place, factor in enumerate((1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)):
         if (quarter - a) >> (24 + place) & 1:
-            found = high_32(found, power)
+            found = high_32(found, factor)
     return found
 
 
@@ -303,7 +303,7 @@ def softmax_in_fixed_point(codes: Sequence[int], scale: float, beta: float, boun
     found = []
     for code in codes:
         difference = code - max(codes)
-        found.append(_power(multiply_double(difference, m, e)) if difference >= -radius else None)
+        found.append(power(multiply_double(difference, m, e)) if difference >= -radius else None)
     added = sum(away(each, 12) for each in found if each is not None)
     zeros = 32 - added.bit_length()
     half = (added * 2**zeros - 2**31 + 2**31) >> 1

@@ -322,7 +322,7 @@ def test_weights_of_bits() -> None:
             assert Fraction(float(found[row, column])) == expected
 
 
-TRACED = [name for name, operator in OPERATORS.items() if operator.stages]
+TRACED = [name for name, operator in OPERATORS.items() if operator.system == SYSTEM and operator.stages]
 
 
 @pytest.mark.parametrize("name", TRACED)

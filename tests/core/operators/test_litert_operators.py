@@ -79,7 +79,8 @@ def pair(operator: str, rng: np.random.Generator, name: str) -> tuple[Array, Arr
     if operator == "MUL":
         # Whole and half numbers, and what XNNPACK does not take.
         y = first[0] * second[0] / rng.choice([1.0, 0.5, 2.0**-7, 2.0**-12, 2.0**-17, 2.0**8])
-    return draw(rng, name, 41), draw(rng, name, 41), [first, second, of(rng, name, y)]
+    count = 400 if name == "i16" else 41
+    return draw(rng, name, count), draw(rng, name, count), [first, second, of(rng, name, y)]
 
 
 def test_multiply() -> None:
@@ -157,7 +158,7 @@ def test_pools() -> None:
         x = draw(rng, name, 2, *size, 3)
         inputs = {"input": tensor(element(name, (0.5, 0)), x)}
         rows, columns = (window(*each, padding) for each in zip(size, taps, stride, strict=True))
-        given = {
+        given: dict[str, Any] = {
             "padding": padding, "filter_height": 3, "filter_width": 2, "stride_h": 2, "stride_w": 3,
         }  # fmt: skip
         for operator, function in (("AVERAGE_POOL_2D", oracle.mean_of_window), ("MAX_POOL_2D", max)):
@@ -218,6 +219,37 @@ def test_functions_of_16_bits(operator: str) -> None:
         found = ours(operator, {"input": tensor(element(name, x), codes)}, kernel, (name, (2.0**-15, 0)))
         of_tanh = operator == "TANH"
         assert found.tolist() == [oracle.interpolated(c, x[0], oracle.SIGMOID, of_tanh=of_tanh) for c in codes.tolist()]
+
+
+def test_ties() -> None:
+    """The reference kernels round ties away from zero; XNNPACK to even, or in sums up."""
+    one, odd = "!quant.uniform<i8:f32, 1.0>", [1, -1, 3, -3, 5, -5]
+    inputs = {"input1": tensor(one, odd), "input2": tensor(one, [2] * 6)}
+    assert ours("MUL", inputs, "reference", ("i8", (4.0, 0))).tolist() == [1, -1, 2, -2, 3, -3]
+    assert ours("MUL", inputs, "xnnpack", ("i8", (4.0, 0))).tolist() == [0, 0, 2, -2, 2, -2]
+    inputs["input2"] = tensor(one, [0] * 6)
+    assert ours("SUB", inputs, "reference", ("i8", (2.0, 0))).tolist() == [1, -1, 2, -2, 3, -3]
+    assert ours("SUB", inputs, "xnnpack", ("i8", (2.0, 0))).tolist() == [1, 0, 2, -1, 3, -2]
+    # 1 / 2 is 2.5 steps of 0.2, and 3.5 with the zero point.
+    for kernel, expected in (("reference", 4), ("xnnpack", 4)):
+        assert ours("LOGISTIC", {"input": tensor(one, [0])}, kernel, ("i8", (0.2, 1))).tolist() == [expected]
+    assert ours("LOGISTIC", {"input": tensor(one, [0])}, "xnnpack", ("i8", (0.2, 0))).tolist() == [2]
+
+
+def test_a_sum_of_hard_swish_wraps() -> None:
+    inputs = {"input": tensor("!quant.uniform<u8:f32, 0.031>", [0, 10, 200, 255])}
+    assert ours("HARD_SWISH", inputs, "xnnpack", ("u8", (0.000243, 255))).tolist() == [255, 255, 255, 0]
+
+
+def test_the_powers_of_softmax() -> None:
+    """What a trace shows has more bits than the output."""
+    codes = list(range(-30, 30))
+    inputs = {"input": tensor("!quant.uniform<i8:f32, 0.25>", codes)}
+    attributes = {"output_type": parse_type(element("i8", (2.0**-8, -128))), "trace": True}
+    traced = run("litert.SOFTMAX", inputs, attributes)
+    m, e = oracle.litert_multiplier(0.25 * 2.0**26)
+    expected = [oracle.power(oracle.multiply_double(each - max(codes), m, e)) for each in codes]
+    assert traced["power"].tolist() == expected
 
 
 def test_a_scale_that_is_a_power_of_two() -> None:
@@ -332,7 +364,7 @@ def test_resize() -> None:
         inputs = {
             "input": tensor(element(name, (0.5, 0)), x[None, :, :, None]), "size": tensor("i32", after)
         }  # fmt: skip
-        flags = {"align_corners": align, "half_pixel_centers": half}
+        flags: dict[str, Any] = {"align_corners": align, "half_pixel_centers": half}
         nearest = ours("RESIZE_NEAREST_NEIGHBOR", inputs, kernel, **flags)[0, :, :, 0]
         bilinear = ours("RESIZE_BILINEAR", inputs, kernel, **flags)[0, :, :, 0]
         for index in np.ndindex(*after):

@@ -17,7 +17,8 @@ pytest.importorskip("ai_edge_litert")
 
 from ai_edge_litert import schema_py_generated as schema
 
-from tests.interop.operators.litert_node import Array, Node, Quant, check
+from tests.interop.litert_models import Array
+from tests.interop.operators.litert_node import Node, Quant, check
 
 pytestmark = [
     pytest.mark.interop,

@@ -45,8 +45,9 @@ _FIRST_GUESS, _SLOPE = 1515870810, -1010580540
 
 def _product(a: Array, b: Array | int) -> Array:
     """Return SRDHM(a, b) of int32 in int64, none of them -2^31."""
-    product: Array = np.asarray(a * b + (1 << 30)) >> 31
-    return product
+    product: Array = a * b + (1 << 30)
+    rounded: Array = product >> 31
+    return rounded
 
 
 def _away(a: Array, shift: Array | int) -> Array:

@@ -202,8 +202,9 @@ def _by_function(call: OperatorCall, x: Quantized, y: Quantized, *, function: Ca
 
 def _high(a: Array, b: int | Array) -> Array:
     """Return SRDHM of int16: floor((a * b + 2^14) / 2^15), saturating."""
-    product: Array = np.asarray(a * b + (1 << 14)) >> 15
-    return np.minimum(product, _LARGEST_HALF)
+    product: Array = a * b + (1 << 14)
+    found: Array = np.minimum(product >> 15, _LARGEST_HALF)
+    return found
 
 
 def _shifted_away(a: Array, shift: int) -> Array:
@@ -285,7 +286,7 @@ def _described(
         attributes=attributes,
         deviations=deviations,
         plan=lambda call: _planned(call, computing, storages),
-        example={"inputs": _INPUT, "attributes": {"output_type": output_type, **(given or {}), "trace": True}},
+        example={"inputs": _INPUT, "attributes": {"output_type": output_type, **(given or {})}},
     )
 
 

@@ -65,6 +65,7 @@ def _size(tensor: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
     return shape, dtype.itemsize * prod(shape)
 
 
+_IN_STAGES = ("com.microsoft.", "litert.", "qonnx.", "tosa.AVG", "tosa.MAX", "tosa.MUL", "tosa.TABLE")
 _MOST_IN_STAGES = 1 << 24
 
 
@@ -79,7 +80,7 @@ def grown(entry: Entry) -> Calls:
         shape = next(each for each, _ in sizes.values() if each)
         growing = [name for name, (each, _) in sizes.items() if each == shape]
         times = (budget - 4096) // sum(sizes[name][1] for name in growing)
-        if entry.model.startswith(("com.microsoft.", "qonnx.", "tosa.AVG", "tosa.MAX", "tosa.MUL", "tosa.TABLE")):
+        if entry.model.startswith(_IN_STAGES) and "QUANTIZE" not in entry.model:
             # All of their outputs are computed in stages, and so many are the most.
             times = min(times, _MOST_IN_STAGES // (len(growing) * prod(shape)))
         grows = 1 if body.get("attributes", {}).get("axis") == 0 and len(tensors) > 1 and len(shape) > 1 else 0

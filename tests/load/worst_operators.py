@@ -278,6 +278,31 @@ def _matmul_n_bits(budget: int) -> Iterator[Call]:
     )
 
 
+_I8 = "!quant.uniform<i8:f32, 0.5>"
+
+
+def _batch_matmul(budget: int) -> Iterator[Call]:
+    for what, a, b in _matmul_shapes(budget):
+        yield _call(
+            what,
+            lambda a=a, b=b: {"lhs": of(noise(a, "i1"), _I8), "rhs": of(noise(b, "i1"), _I8)},  # type: ignore[misc]
+            {"output_type": "!quant.uniform<i8:f32, 64.0>"},
+        )
+
+
+def _transpose_conv(budget: int) -> Iterator[Call]:
+    images = min(budget, _MOST_OUTPUTS) // 16
+    yield _call(
+        f"{million(16 * images)} outputs",
+        lambda: {
+            "output_shape": of(np.array([images, 4, 4, 1], "i4")),
+            "weights": of(noise((1, 3, 3, 1), "i1"), _I8),
+            "input": of(noise((images, 4, 4, 1), "i1"), _I8),
+        },
+        {"padding": "SAME", "stride_h": 1, "stride_w": 1, "output_type": "!quant.uniform<i8:f32, 64.0>"},
+    )
+
+
 _MOST_OUTPUTS = 1 << 24
 _BOUNDS = {"quant_min": 0, "quant_max": 255}
 _TYPED = {**_BOUNDS, "dtype": "uint8"}
@@ -292,6 +317,8 @@ OWN: dict[str, Calls] = {
     "onnx.QLinearMatMul": _qlinear_matmul,
     "onnx.QLinearConv": _qlinear_conv,
     "com.microsoft.MatMulNBits": _matmul_n_bits,
+    "litert.BATCH_MATMUL": _batch_matmul,
+    "litert.TRANSPOSE_CONV": _transpose_conv,
     "onednn.DynamicDequantize": _dynamic_dequantize,
     f"{_DECOMPOSED}quantize_per_token": _tokens("f4"),
     f"{_DECOMPOSED}dequantize_per_token": _tokens("i1"),

@@ -111,11 +111,12 @@ def in_stages(
     *,
     blocks: bool = False,
     element: ElementType | None = None,
+    width: int = _BYTES_OF_STAGES,
 ) -> Work:
     """Return the work of all stages, whose output has `shape`. A call without `trace` gives the output only.
 
     `blocks`: without `trace` only a block of each stage is in memory at a time. `element`: the type of the output's
-    elements, where that is more than the dtype of its array.
+    elements, where that is more than the dtype of its array. `width`: the bytes of all stages for one element.
     """
 
     traced = bool(call.attributes.get(TRACE.name))
@@ -130,5 +131,5 @@ def in_stages(
             tensors[name] = TensorValue(TensorType(tensor.shape, element), tensor.data)
         return tensors
 
-    in_memory = 0 if blocks and not traced else _BYTES_OF_STAGES * prod(shape)
+    in_memory = 0 if blocks and not traced else width * prod(shape)
     return Work(run, prod(shape), products, in_memory)

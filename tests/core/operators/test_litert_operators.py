@@ -22,6 +22,7 @@ from requant.mlir.types import TensorType
 from requant.operators.element_names import container
 from requant.operators.registry import OPERATORS, operator_named
 from tests.oracles import litert_operators as oracle
+from tests.oracles.quantization import litert_multiplier, multiply_double
 from tests.support.cases import EXHAUSTIVE
 from tests.support.operator_calls import run, tensor
 
@@ -247,8 +248,8 @@ def test_the_powers_of_softmax() -> None:
     inputs = {"input": tensor("!quant.uniform<i8:f32, 0.25>", codes)}
     attributes = {"output_type": parse_type(element("i8", (2.0**-8, -128))), "trace": True}
     traced = run("litert.SOFTMAX", inputs, attributes)
-    m, e = oracle.litert_multiplier(0.25 * 2.0**26)
-    expected = [oracle.power(oracle.multiply_double(each - max(codes), m, e)) for each in codes]
+    m, e = litert_multiplier(0.25 * 2.0**26)
+    expected = [oracle.power(multiply_double(each - max(codes), m, e)) for each in codes]
     assert traced["power"].tolist() == expected
 
 

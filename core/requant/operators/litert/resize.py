@@ -28,6 +28,8 @@ from requant.operators.litert.arithmetic import REFERENCE, XNNPACK, described, q
 from requant.operators.stages import I32, Stages, in_stages
 
 _HALF = np.float32(0.5)
+# Four corners and their sums, of int64.
+_WIDTH = 96
 
 
 class _Axis(NamedTuple):
@@ -164,7 +166,7 @@ def _planned(call: OperatorCall, *, bilinear: bool) -> Work:
             return {"output": stored[:, _nearest(height)][:, :, _nearest(width)]}
         return {"output": compute(stored, height, width, kernel).astype(of_x.dtype)}
 
-    return in_stages(call, stages, shape, 8 * int(np.prod(shape)), element=x.type.element)
+    return in_stages(call, stages, shape, 8 * int(np.prod(shape)), element=x.type.element, width=_WIDTH)
 
 
 _OPERANDS = (

@@ -33,6 +33,8 @@ from requant.operators.litert.arithmetic import (
 from requant.operators.stages import F32, I32, Quantized, Stages, in_stages, stage
 
 _INT32_MAX = (1 << 31) - 1
+# The stages are of int64.
+_WIDTH = 64
 _QUARTER = 1 << 24
 # gemmlowp's exp(-2^k) with 31 bits behind the point, k from -2 to 4; exp(-1/8), and 1/3.
 _POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
@@ -195,7 +197,7 @@ def _plan(call: OperatorCall) -> Work:
     def stages() -> Stages:
         return compute(x.data.reshape(x.shape).astype(np.int64), of_x, of_y, beta)
 
-    return in_stages(call, stages, x.shape, element=element)
+    return in_stages(call, stages, x.shape, element=element, width=_WIDTH)
 
 
 SOFTMAX = described(

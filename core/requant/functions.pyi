@@ -1839,6 +1839,7 @@ class _com:
             a_zero_point_type: str | Type | None = ...,
             b_zero_point_type: str | Type | None = ...,
             bias_type: str | Type | None = ...,
+            kernel: str = ...,
             trace: bool = ...,
             implementation: str = ...,
             return_report: Literal[False] = ...,
@@ -1854,6 +1855,7 @@ class _com:
             bias: One for each column.
             A_type, B_type, a_scale_type, b_scale_type, a_zero_point_type, b_zero_point_type, bias_type: the types in MLIR
             syntax. Default: what the arrays are, without scales.
+            kernel: The kernel of mlas to follow.
             trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
@@ -1880,6 +1882,7 @@ class _com:
             a_zero_point_type: str | Type | None = ...,
             b_zero_point_type: str | Type | None = ...,
             bias_type: str | Type | None = ...,
+            kernel: str = ...,
             trace: bool = ...,
             implementation: str = ...,
             return_report: Literal[True],
@@ -1900,6 +1903,7 @@ class _com:
             b_scale_type: str | Type | None = ...,
             b_zero_point_type: str | Type | None = ...,
             bias_type: str | Type | None = ...,
+            kernel: str = ...,
             trace: bool = ...,
             implementation: str = ...,
             return_report: Literal[False] = ...,
@@ -1913,6 +1917,7 @@ class _com:
             bias: One for each column.
             A_type, B_type, b_scale_type, b_zero_point_type, bias_type: the types in MLIR syntax. Default: what the arrays are,
             without scales.
+            kernel: The kernel of mlas to follow.
             trace: Also give the stages of the computation. Not an attribute of the system.
             implementation: onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.
             return_report: also return the report, a dictionary, whose `trace` has the stages.
@@ -1935,6 +1940,7 @@ class _com:
             b_scale_type: str | Type | None = ...,
             b_zero_point_type: str | Type | None = ...,
             bias_type: str | Type | None = ...,
+            kernel: str = ...,
             trace: bool = ...,
             implementation: str = ...,
             return_report: Literal[True],

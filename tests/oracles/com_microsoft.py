@@ -152,8 +152,10 @@ def gemm(accumulator: int, alpha: float, sa: float, sb: float, y: Parameters | N
     return Fraction(round(min(max(value, Fraction(low - y[1])), Fraction(high - y[1]))) + y[1])
 
 
-def to_float(accumulator: int, sa: float, sb: float, bias: float | None) -> Fraction:
-    scaled = rounded(rounded(Fraction(accumulator)) * rounded(Fraction(sa) * Fraction(sb)))
+def to_float(accumulator: int, sa: float, sb: float, bias: float | None, *, fused: bool = False) -> Fraction:
+    scaled = rounded(Fraction(accumulator)) * rounded(Fraction(sa) * Fraction(sb))
+    if not fused or bias is None:
+        scaled = rounded(scaled)
     return scaled if bias is None else rounded(scaled + Fraction(bias))
 
 

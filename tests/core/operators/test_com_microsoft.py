@@ -103,6 +103,11 @@ def test_add_as_neon() -> None:
             found = [None] * 40
         assert found == expected, parameters
     assert refused
+    one = np.ones(1, np.int8)
+    for scale in (np.nan, np.inf, 0.0, -1.0):
+        parameters = [(1.0, 0), (scale, 0), (1.0, 0)]
+        with pytest.raises(UnsupportedError, match="neon adds integers only"):
+            run(f"{SYSTEM}.QLinearAdd", pair_inputs("i8", one, one, parameters), {"kernel": "neon"})
 
 
 def test_a_fused_product_is_rounded_once() -> None:
@@ -269,6 +274,7 @@ def test_products() -> None:
         inputs = {**inputs, "B": tensor("i8", b), "bias": tensor("f32", bias)}
         del inputs["C"]
         to_float = run(f"{SYSTEM}.MatMulIntegerToFloat", inputs)["Y"]
+        as_neon = run(f"{SYSTEM}.MatMulIntegerToFloat", inputs, {"kernel": "neon"})["Y"]
         for m, n in np.ndindex(3, 4):
             scale_b, zero = float(sb[n]), int(zb[n])
             total = oracle.product(a[m].tolist(), b[:, n].tolist(), za, zero, int(c[n]))
@@ -276,6 +282,7 @@ def test_products() -> None:
             assert stored[m, n] == oracle.gemm(total, 0.3, sa, scale_b, y, BOUNDS[name])
             total = oracle.product(a[m].tolist(), b[:, n].tolist(), za, zero)
             assert to_float[m, n] == oracle.to_float(total, sa, scale_b, float(bias[n]))
+            assert as_neon[m, n] == oracle.to_float(total, sa, scale_b, float(bias[n]), fused=True)
 
 
 def test_dynamic_quantize_matmul_is_two_operators() -> None:

@@ -145,6 +145,7 @@ def test_max_pool() -> None:
     check(pool_nodes(generator(4), "MAX_POOL_2D"), 1_000_000)
 
 
+UNARY = ("LOGISTIC", "TANH", "RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "HARD_SWISH")
 FUNCTIONS: dict[str, Any] = {"LOGISTIC": lambda x: 1 / (1 + np.exp(-x)), "TANH": np.tanh}
 
 
@@ -182,7 +183,7 @@ def unary_nodes(rng: np.random.Generator, operator: str) -> Nodes:
         yield Node(operator, {"input": (x, of_x)}, of_y, x.shape, attributes, options, version=version)
 
 
-@pytest.mark.parametrize("operator", ["LOGISTIC", "TANH", "RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "HARD_SWISH"])
+@pytest.mark.parametrize("operator", UNARY)
 def test_unary(operator: str) -> None:
     check(unary_nodes(generator(5), operator), 1_000_000)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from requant.description import Array, Choices
+from requant.description import Array, Choices, Kind
 from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Work
 from requant.operators.onnx.operands import same_type, single
 from requant.operators.stages import F32, TRACE, Quantized, Real
@@ -25,6 +25,15 @@ IMPLEMENTATIONS = Choices(
     "MicrosoftImplementation",
     (UNTIL_1_31, "onnxruntime_1_32"),
     "onnxruntime's CPU provider up to 1.31, or since 1.32, which divides in f64 in QLinearSoftmax.",
+)
+
+NEON = "neon"
+KERNEL = Attribute(
+    name="kernel",
+    kind=Kind.TEXT,
+    description="The kernel of mlas to follow.",
+    default="avx2",
+    choices=Choices("MlasKernel", ("avx2", NEON), "That of x86-64 with AVX2 and FMA, or that of 64-bit Arm."),
 )
 
 

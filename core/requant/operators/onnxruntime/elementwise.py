@@ -19,11 +19,20 @@ from math import prod
 
 import numpy as np
 
-from requant.description import Array, Choices, Kind
+from requant.description import Array
 from requant.errors import TypeFitError, UnsupportedError
-from requant.operators.description import Attribute, Operand, OperatorCall, Work
+from requant.operators.description import Operand, OperatorCall, Work
 from requant.operators.onnx.operands import same_type
-from requant.operators.onnxruntime.arithmetic import BYTES, fma32, fused, nearest, parameters, quantized_of
+from requant.operators.onnxruntime.arithmetic import (
+    BYTES,
+    KERNEL,
+    NEON,
+    fma32,
+    fused,
+    nearest,
+    parameters,
+    quantized_of,
+)
 from requant.operators.stages import F32, I32, Quantized, Stages, in_stages, looked_up, stage
 
 # As many elements as have their stages in the cache; and from how many on a table of all pairs is faster.
@@ -65,8 +74,10 @@ def _fixed_point(a: Quantized, b: Quantized, c: Quantized, a_stored: Array, b_st
     Raise UnsupportedError for ratios that have none: they are added in f32 there, as the compiler contracts it.
     """
     ratios = [float(each.scale / c.scale) for each in (a, b)]
-    shift = 21 - (np.frexp(max(ratios))[1] - 1) if all(2.0**-14 <= each < 2.0**8 for each in ratios) else 0
-    multipliers = [round(each * 2.0**shift) for each in ratios]
+    shift, multipliers = 0, [0, 0]
+    if all(2.0**-14 <= each < 2.0**8 for each in ratios):
+        shift = 21 - (np.frexp(max(ratios))[1] - 1)
+        multipliers = [round(each * 2.0**shift) for each in ratios]
     if not 13 <= shift <= 31 or not 1 << 21 <= max(multipliers) < 1 << 22:
         raise UnsupportedError(
             f"the scales of A and B are {ratios[0]!r} and {ratios[1]!r} times that of C; neon adds integers only from "
@@ -143,7 +154,7 @@ def _planned(call: OperatorCall, elementwise: Elementwise) -> Work:
 
 
 def _plan_add(call: OperatorCall) -> Work:
-    if call.text("kernel") == "neon":
+    if call.text(KERNEL.name) == NEON:
         return _planned(call, _fixed_point)
     exchanged = _is_one_per_span(call.inputs["A"].shape, call.inputs["B"].shape)
     return _planned(call, _exchanged if exchanged else _added)
@@ -174,21 +185,11 @@ QLINEAR_ADD = fused(
         stage("sum", "fma32(A, ra, partial); of neon the exact sum of integers.", F32 | I32),
         stage("rounded", "The sum, rounded to an integer.", I32),
     ),
-    attributes=(
-        Attribute(
-            name="kernel",
-            kind=Kind.TEXT,
-            description="The kernel of mlas to follow.",
-            default="avx2",
-            choices=Choices(
-                "QLinearAddKernel", ("avx2", "neon"), "That of x86-64 with AVX2 and FMA, or that of 64-bit Arm."
-            ),
-        ),
-    ),
+    attributes=(KERNEL,),
     deviations=(
         _LOWEST,
         "Where A has one element per span of the broadcast, or both have, A and B change places in all formulas.",
-        "neon: ratios of scales outside of its integers are refused. It follows mlas's source, and was not run.",
+        "neon: ratios of scales outside of its integers are refused.",
     ),
     plan=_plan_add,
     example={

@@ -2,7 +2,7 @@
 
     QGemm                 scale = f32(f32(alpha * sa) * sb[n])
                           Y = RNE(clamp(f32(f32(acc) * f32(scale / sy)))) + zy, or without y_scale f32(f32(acc) * scale)
-    MatMulIntegerToFloat  Y = f32(f32(f32(acc) * f32(sa * sb[n])) + bias[n])
+    MatMulIntegerToFloat  Y = f32(f32(f32(acc) * f32(sa * sb[n])) + bias[n]), of neon with one rounding
     DynamicQuantizeMatMul the same of A that DynamicQuantizeLinear quantized
     MatMulNBits           weights = f32((q - zp) * s), zp by default 2^(bits - 1)
                           zp of f32: weights = f32(f32(q * s) - f32(zp * s))
@@ -25,7 +25,7 @@ from requant.operators.execution import placed
 from requant.operators.onnx.dynamic_quantize_linear import DYNAMIC_QUANTIZE_LINEAR
 from requant.operators.onnx.matrix import Matrices, zeros_of
 from requant.operators.onnx.operands import same_type
-from requant.operators.onnxruntime.arithmetic import BYTES, fused, parameters, quantized_of
+from requant.operators.onnxruntime.arithmetic import BYTES, KERNEL, NEON, fma32, fused, parameters, quantized_of
 from requant.operators.stages import F32, I32, Stages, in_stages, stage, tensor_of
 from requant.profiles.rule import Accumulator, SumOverflow
 
@@ -96,9 +96,14 @@ def _to_float(
 
     def stages() -> Stages:
         accumulator = sums.run(a.data, b.data).reshape(sums.shape)
-        scale = a_scale * b_scale
-        scaled = accumulator.astype(np.float32) * scale
-        y = scaled if bias is None else scaled + bias.data
+        scale, real = a_scale * b_scale, accumulator.astype(np.float32)
+        scaled = real * scale
+        if bias is None:
+            y = scaled
+        elif call.text(KERNEL.name) == NEON:
+            y = fma32(real, scale, bias.data)
+        else:
+            y = scaled + bias.data
         found = {"accumulator": accumulator, "scaled": scaled, "Y": y}
         return {**(quantized or {}), "scale": scale} | {name: each.reshape(shape) for name, each in found.items()}
 
@@ -248,6 +253,7 @@ MATMUL_INTEGER_TO_FLOAT = fused(
     ),
     output=Operand(name="Y", description="The product.", types=F32),
     stages=(_ACCUMULATOR, stage("scale", "f32(sa * sb)."), stage("scaled", "f32(f32(accumulator) * scale).")),
+    attributes=(KERNEL,),
     deviations=(_SATURATION,),
     plan=_plan_integer_to_float,
     example={
@@ -280,6 +286,7 @@ DYNAMIC_QUANTIZE_MATMUL = fused(
         stage("scale", "f32(sa * sb)."),
         stage("scaled", "f32(f32(accumulator) * scale)."),
     ),
+    attributes=(KERNEL,),
     deviations=(_SATURATION, "NaN in A is an error, as in onnx.DynamicQuantizeLinear."),
     plan=_plan_dynamic,
     example={

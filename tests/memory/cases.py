@@ -38,6 +38,8 @@ from requant.formats.elements import FLOATS
 from requant.formats.rounding import Rounding
 from requant.integer.conv2d import Padding, Window, conv2d_integers
 from requant.integer.matmul import matmul_integers
+from requant.kernels.contract import accumulate
+from requant.kernels.contract.tile import ROWS_ARE_UNSIGNED, TILE_COLUMNS, TILE_ROWS
 from requant.kernels.convert.blocks import quantize_nvfp4 as nvfp4_kernel
 from requant.kernels.convert.blocks import quantize_shifted, quantize_symmetric, scale_blocks
 from requant.kernels.convert.byte_table import look_up
@@ -455,6 +457,24 @@ def packing(rng: Rng) -> None:
     unpack(pack(stored.view(f"u{item}"), width), width, size, dtype)
 
 
+def packed_bytes(rng: Rng) -> None:
+    """Bytes as tiles have them, also on CPUs that multiply pairs only."""
+    rows, depth, columns = (int(rng.choice([1, 3, 6, 7, 17, 33, 64, 65])) for _ in range(3))
+    first = int(rng.integers(depth))
+    taken, flip = int(rng.integers(1, depth - first + 1)), int(rng.choice([0, 128]))
+    groups = -(-taken // accumulate.BYTES_OF_GROUP) * accumulate.BYTES_OF_GROUP
+    source = integers(rng, rows * depth, "u1")
+    dtype = np.uint8 if ROWS_ARE_UNSIGNED else np.int8
+    target = np.zeros(-(-rows // TILE_ROWS) * TILE_ROWS * groups, dtype)
+    accumulate.PACK_ROWS_OF_BYTES(source, depth, rows, first, taken, flip, target, np.zeros(rows, np.int64))
+    source = integers(rng, depth * columns, "u1")
+    skipped = int(rng.integers(columns))
+    count = int(rng.integers(1, columns - skipped + 1))
+    target = np.zeros(-(-count // TILE_COLUMNS) * TILE_COLUMNS * groups, np.int8)
+    sums = np.zeros(count, np.int64)
+    accumulate.PACK_COLUMNS_OF_BYTES(source, columns, skipped, count, first, taken, flip, target, sums)
+
+
 def biases(rng: Rng) -> None:
     rule = BIAS_RULES[str(rng.choice(list(BIAS_RULES)))]
     values, scales = f32s(rng, 33), np.abs(f32s(rng, 33))
@@ -590,10 +610,14 @@ def weights(rng: Rng) -> None:
     scheme = weight_scheme_named(str(rng.choice(WEIGHT_SCHEMES)))
     form, dtype = scheme.format(str(rng.choice(scheme.profiles))), str(rng.choice(["BF16", "F16", "F32"]))
     shape = (int(rng.choice([1, 2, 3, 8, 9, 33, 64, 128, 130])), int(rng.choice(WEIGHT_COLUMNS)))
-    bits = reals(rng, shape[0] * shape[1], dtype.lower()).view("<f4" if dtype == "F32" else "<u2").reshape(shape)
     tensors = form.stored(dtype, shape)
     if not tensors:
+        # Of formats that have whole blocks only.
+        shape = (128, 256)
+        tensors = form.stored(dtype, shape)
+    if not tensors:
         return
+    bits = reals(rng, shape[0] * shape[1], dtype.lower()).view("<f4" if dtype == "F32" else "<u2").reshape(shape)
     first_not_below(bits, dtype, np.inf)
     extremes = form.extremes(bits, dtype) if form.needs_extremes else None
     stored = {region.suffix: array for region, array in form.quantize(bits, dtype, shape, 0, extremes)}
@@ -655,6 +679,7 @@ CASES: Mapping[str, Case] = {
         products,
         convolutions,
         packing,
+        packed_bytes,
         biases,
         histogram_kernels,
         histogram_row_kernels,

@@ -66,6 +66,7 @@ def _size(tensor: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
 
 
 _IN_STAGES = ("com.microsoft.", "litert.", "qonnx.", "tosa.AVG", "tosa.MAX", "tosa.MUL", "tosa.TABLE")
+_GROWING = ("litert.PAD", "litert.RESIZE_BILINEAR", "litert.RESIZE_NEAREST_NEIGHBOR")
 _MOST_IN_STAGES = 1 << 24
 
 
@@ -81,8 +82,9 @@ def grown(entry: Entry) -> Calls:
         growing = [name for name, (each, _) in sizes.items() if each == shape]
         times = (budget - 4096) // sum(sizes[name][1] for name in growing)
         if entry.model.startswith(_IN_STAGES) and "QUANTIZE" not in entry.model:
-            # All of their outputs are computed in stages, and so many are the most.
-            times = min(times, _MOST_IN_STAGES // (len(growing) * prod(shape)))
+            # All of their outputs are computed in stages, and so many are the most; some have more than the input.
+            most = _MOST_IN_STAGES // (4 if entry.model in _GROWING else 1)
+            times = min(times, most // (len(growing) * prod(shape)))
         grows = 1 if body.get("attributes", {}).get("axis") == 0 and len(tensors) > 1 and len(shape) > 1 else 0
 
         def made() -> dict[str, Any]:

@@ -26,7 +26,7 @@ def test_every_scheme(page: Any, client: httpx.Client) -> None:
     from playwright.sync_api import expect
 
     schemes = [scheme["name"] for scheme in client.get("/v1/schemes").json()["schemes"]]
-    assert len(schemes) == 27
+    assert len(schemes) == 31
     page.goto("/#multiplier")
     for factor, refusals in FACTORS.items():
         page.get_by_label("Real factor").fill(factor)

@@ -509,9 +509,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         if len(payload) % 6 or (flags & frames.ACK and payload):
             raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "a SETTINGS frame has entries of 6 bytes")
         if flags & frames.ACK:
-            if self._offered_window is not None:
-                self._set_initial_window(self._offered_window)
-                self._offered_window = None
+            self._window_acknowledged()
             return
         if len(payload) > 6 * self.limits.header_fields:
             raise ConnectionFaultError(ErrorCode.ENHANCE_YOUR_CALM, "a SETTINGS frame has too many entries")
@@ -576,23 +574,34 @@ class Http2Connection(asyncio.BufferedProtocol):
         """Return how many bytes of a stream may still come: its window, and the rest of a frame that has begun."""
         return stream.window + (self._data_left if self._data_stream is stream else 0)
 
-    def offer_window(self, byte_count: int) -> None:
-        """Let the client send `byte_count` bytes of each stream, open ones too, before anything is granted for it.
+    def widen_windows(self, byte_count: int) -> None:
+        """Let the client send at least `byte_count` bytes of each stream, open ones too, before anything is granted.
 
-        A smaller window counts once the client has acknowledged it. Until then, nothing else is offered.
+        One change at a time: nothing is offered until the client has acknowledged the one before.
         """
-        if byte_count == self._initial_window or self._offered_window is not None:
-            return
-        self._offered_window = byte_count
-        if byte_count > self._initial_window:
-            self._set_initial_window(byte_count)
-        self._reply(frames.settings_frame([(Setting.INITIAL_WINDOW_SIZE, byte_count)]))
-
-    def _set_initial_window(self, byte_count: int) -> None:
-        change, self._initial_window = byte_count - self._initial_window, byte_count
-        if change:
+        if byte_count > self._initial_window and self._offered_window is None:
+            change, self._initial_window = byte_count - self._initial_window, byte_count
             for stream in self.streams.values():
                 stream.window += change
+            self._offer_window(byte_count)
+
+    def narrow_windows(self) -> None:
+        """Let the client send no more of new streams than at first, once it has acknowledged that."""
+        if self._initial_window > INITIAL_WINDOW and self._offered_window is None:
+            self._offer_window(INITIAL_WINDOW)
+
+    def _offer_window(self, byte_count: int) -> None:
+        self._offered_window = byte_count
+        self._reply(frames.settings_frame([(Setting.INITIAL_WINDOW_SIZE, byte_count)]))
+
+    def _window_acknowledged(self) -> None:
+        offered, self._offered_window = self._offered_window, None
+        if offered is not None and offered < self._initial_window:
+            # It takes the difference from open streams too, which keep what they had: it is granted again.
+            change, self._initial_window = self._initial_window - offered, offered
+            for stream in self.streams.values():
+                stream.window -= change
+                self.grant(stream, change)
 
     def _reply(self, frame: bytes) -> None:
         """Write a short frame, and read no more of those that ask for one if the client does not read either."""

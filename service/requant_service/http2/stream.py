@@ -21,8 +21,11 @@ class Connection(Protocol):
     def outstanding(self, stream: Stream) -> int:
         """Return how many bytes of a stream may still come."""
 
-    def offer_window(self, byte_count: int) -> None:
-        """Let the client send `byte_count` bytes of each stream before anything is granted for it."""
+    def widen_windows(self, byte_count: int) -> None:
+        """Let the client send at least `byte_count` bytes of each stream before anything is granted for it."""
+
+    def narrow_windows(self) -> None:
+        """Let the client send no more of new streams than at first."""
 
     def respond(self, stream: Stream, head: bytes, parts: Iterable[Buffer] = (), trailers: bytes | None = None) -> None:
         """Send header fields, data, and the trailers that end the stream."""

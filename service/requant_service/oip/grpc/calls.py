@@ -385,7 +385,7 @@ class Call(Stream):
         assert self._buffer is not None
         capacity = self._capacity(self._filled + coming)
         if not self._memory_is_free():
-            self.connection.offer_window(INITIAL_WINDOW)
+            self.connection.narrow_windows()
         if self.memory.try_grow(capacity - len(self._buffer)):
             self._extend(capacity)
             return True
@@ -471,7 +471,7 @@ class Call(Stream):
         self._due = capacity if capacity == self._length else capacity // 2
         if capacity == self._length <= _MAX_WHOLE and self._outstanding < capacity - self._filled:
             # The next message may be like it, and then need not wait for a window.
-            self.connection.offer_window(1 << (_PREFIX_BYTES + self._length - 1).bit_length())
+            self.connection.widen_windows(1 << (_PREFIX_BYTES + self._length - 1).bit_length())
         self._grant(capacity - self._filled)
 
     @property

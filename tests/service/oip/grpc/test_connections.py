@@ -202,6 +202,8 @@ def test_windows_shrink_when_memory_is_scarce(tmp_path: Path) -> None:
         for at in range(16_384, len(message), 1_000_000):
             quick.send(data(1, message[at : at + 1_000_000], frames.END_STREAM if at + 1_000_000 > len(message) else 0))
         assert quick.answer(1).status == 0
+        # Of this one the client has all windows that it needs, and keeps them.
+        quick.send(headers(3, head_of(INFER)) + data(3, message[:20]))
         # Another takes all of the memory, in messages that do not end.
         whole = b"\0" + (40 << 20).to_bytes(4, "big") + bytes(39 << 20)
         sent = dict.fromkeys(range(1, 9, 2), 0)
@@ -217,13 +219,41 @@ def test_windows_shrink_when_memory_is_scarce(tmp_path: Path) -> None:
             pings = greedy.incoming.pings
             while greedy.incoming.pings == pings:
                 assert greedy.read()
-        for stream in range(3, 43, 2):
+        for stream in range(5, 45, 2):
             quick.send(headers(stream, head_of(INFER)) + data(stream, message[:1_000_000]))
         while quick.incoming.initial_window != 1 << 14 or not any(
             (answer.status, "larger window" in answer.detail) == (14, True)
             for answer in quick.incoming.answers.values()
         ):
             assert quick.read()
+        quick.send(frame(FrameType.PING, 0, 0, bytes(8)))
+        while not quick.incoming.pings:
+            assert quick.read()
+        assert quick.incoming.initial_window + quick.incoming.granted.get(3, 0) >= len(message)
+
+
+def test_a_shorter_message_of_a_stream_leaves_the_windows(client: Http2Client) -> None:
+    assert client.read()
+    client.send(headers(1, head_of(STREAM)))
+    whole = prefixed(FOUR_MEGABYTES)
+    shorter = prefixed(bytes(request_of("quantize", {"x": np.zeros(75_000, np.float32)}, TARGET).SerializeToString()))
+    sent = whole + shorter
+    at = 0
+    while at < len(sent):
+        allowed = client.incoming.initial_window + client.incoming.granted.get(1, 0)
+        piece = sent[at : min(allowed, at + (1 << 20))]
+        if at < len(whole) <= at + len(piece):
+            piece = piece[: len(whole) - at]
+        client.send(data(1, piece))
+        at += len(piece)
+        # After the first message has its reply, the second one begins with the smallest window.
+        while (at == len(whole) and len(client.incoming.answers.setdefault(1, Answer()).data) < 1_000_000) or (
+            at < len(sent) and at >= client.incoming.initial_window + client.incoming.granted.get(1, 0)
+        ):
+            assert client.read()
+    client.send(data(1, b"", frames.END_STREAM))
+    assert client.answer(1).status == 0
+    assert client.incoming.initial_window == 1 << 22
 
 
 @pytest.mark.exhaustive

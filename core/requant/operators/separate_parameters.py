@@ -5,6 +5,7 @@ The types are made without their text, so that scales may be of any kind: an ope
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from requant.convert.small_floats import decode
 from requant.description import TensorValue
-from requant.errors import LimitError, ParameterError, TensorDataError
+from requant.errors import LimitError, ParameterError, TensorDataError, TypeFitError
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.mlir.types import (
     StorageType,
@@ -49,6 +50,19 @@ def normalized_axis(axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise ParameterError(f"axis is {axis}; of rank {rank} it is {-rank} to {rank - 1}", pointer="/attributes/axis")
     return axis % rank
+
+
+def joined_shape(inputs: Mapping[str, TensorValue], names: Sequence[str], axis: int) -> tuple[int, ...]:
+    """Return the shape of operands one after the other along an axis. Raise TypeFitError if they differ elsewhere."""
+    shapes = [inputs[name].shape for name in names]
+    first = shapes[0]
+    for name, shape in zip(names, shapes, strict=True):
+        if (len(shape), *shape[:axis], *shape[axis + 1 :]) != (len(first), *first[:axis], *first[axis + 1 :]):
+            raise TypeFitError(
+                f"{name} has shape {list(shape)}, and {names[0]} {list(first)}; they differ along axis {axis} only",
+                pointer=f"/inputs/{name}",
+            )
+    return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
 
 
 @dataclass(frozen=True, slots=True)

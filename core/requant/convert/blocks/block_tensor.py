@@ -47,7 +47,7 @@ class BlockRule(StrEnum):
     """Rules for the scales of all formats."""
 
     OCP = MxRule.OCP
-    """The default of every format, of those without rules of MX too."""
+    """The default of all formats. For NVFP4 and GGUF it stands for the format's own arithmetic."""
 
     TOSA = MxRule.TOSA
     FLOOR = MxRule.FLOOR

@@ -94,9 +94,9 @@ def described(
     )
 
 
-def tensor(name: str, description: str) -> Operand:
+def tensor(name: str, description: str, *, optional: bool = False) -> Operand:
     """Return an operand of quantized elements as descriptions have it."""
-    return Operand(name=name, description=description, types={QUANTIZED: 1})
+    return Operand(name=name, description=description, types={QUANTIZED: 1}, optional=optional)
 
 
 def _parameters(type_: TensorType, storages: Sequence[str], symmetric: Sequence[str]) -> Quantized:

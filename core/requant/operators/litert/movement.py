@@ -19,7 +19,7 @@ from requant.description import Array, Kind
 from requant.errors import TypeFitError, UnsupportedError
 from requant.operators.description import Attribute, Operand, OperatorCall, Work
 from requant.operators.litert.arithmetic import described, quantized, quantized_output, same_dtype, tensor
-from requant.operators.separate_parameters import normalized_axis
+from requant.operators.separate_parameters import joined_shape, normalized_axis
 from requant.operators.stages import I32, Quantized, Stages, in_stages, looked_up, stage
 
 _MAX_JOINED = 8
@@ -39,20 +39,10 @@ def _plan_concatenation(call: OperatorCall) -> Work:
     names = [f"input_{index}" for index in range(_MAX_JOINED) if f"input_{index}" in call.inputs]
     if names != [f"input_{index}" for index in range(len(names))]:
         raise TypeFitError("tensors are numbered from 0 without a gap", pointer=f"/inputs/{names[-1]}")
-    first = call.inputs["input_0"].shape
-    axis = normalized_axis(call.integer("axis"), len(first))
+    axis = normalized_axis(call.integer("axis"), len(call.inputs["input_0"].shape))
     for name in names:
         same_dtype(call, name, "input_0")
-        shape = call.inputs[name].shape
-        if len(shape) != len(first) or any(
-            size != expected for place, (size, expected) in enumerate(zip(shape, first, strict=True)) if place != axis
-        ):
-            raise TypeFitError(
-                f"{name} has shape {list(shape)}, and input_0 {list(first)}; they differ along axis {axis} only",
-                pointer=f"/inputs/{name}",
-            )
-    joined = sum(call.inputs[name].shape[axis] for name in names)
-    shape = tuple(joined if place == axis else size for place, size in enumerate(first))
+    shape = joined_shape(call.inputs, names, axis)
     of_x = [quantized(call, name, symmetric=()) for name in names]
     of_y, element = quantized_output(call, shape, "input_0", symmetric=())
     for name, each in zip(names, of_x, strict=True):
@@ -91,12 +81,7 @@ CONCATENATION = described(
     inputs=(
         tensor("input_0", "Tensor 0, of i8, u8 or i16."),
         *(
-            Operand(
-                name=f"input_{index}",
-                description=f"Tensor {index}, of the storage of tensor 0.",
-                types={"quantized": 1},
-                optional=True,
-            )
+            tensor(f"input_{index}", f"Tensor {index}, of the storage of tensor 0.", optional=True)
             for index in range(1, _MAX_JOINED)
         ),
     ),

@@ -25,7 +25,6 @@ from requant.errors.cancellation import check_cancelled
 from requant.integer.matmul import plan_matmul
 from requant.mlir.types import TensorType, UniformPerAxisType
 from requant.operators.description import Attribute, Operand, OperatorCall, Work
-from requant.operators.element_names import QUANTIZED
 from requant.operators.execution import placed
 from requant.operators.litert.arithmetic import (
     REFERENCE,
@@ -217,11 +216,7 @@ TRANSPOSE_CONV = described(
     summary="The transposed convolution of a quantized image.",
     inputs=(
         Operand(name="output_shape", description="[N, H, W, O] of the output.", types=I32),
-        Operand(
-            name="weights",
-            description="[O, KH, KW, I], of i8, with one scale or one for each O, or of u8 with one.",
-            types={QUANTIZED: 1},
-        ),
+        tensor("weights", "[O, KH, KW, I], of i8, with one scale or one for each O, or of u8 with one."),
         tensor("input", "[N, H, W, I], of i8, u8 or i16."),
         Operand(name="bias", description="[O]; not with i16. Default: 0.", types=I32, optional=True),
     ),

@@ -40,7 +40,7 @@ _QUARTER = 1 << 24
 _POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
 _EXP_OF_EIGHTH, _THIRD = 1895147668, 715827883
 # The last division is by at most 2^31.
-_FEWEST_ZEROS = 4
+_MIN_LEADING_ZEROS = 4
 # 48/17 and 32/17 with 29 bits behind the point.
 _FIRST_GUESS, _SLOPE = 1515870810, -1010580540
 
@@ -100,7 +100,7 @@ def _fixed_point(rows: Array, x: Quantized, y: Quantized, beta: float) -> Stages
     found = powers.take(place)
     total = _away(found, 12).sum(-1, keepdims=True)
     zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
-    if np.any(zeros < _FEWEST_ZEROS):
+    if np.any(zeros < _MIN_LEADING_ZEROS):
         raise PreconditionError(
             "the sum of a row's exponentials is 512 or more, where LiteRT's reference kernel ends the process",
             pointer="/inputs/input",

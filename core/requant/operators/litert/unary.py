@@ -23,7 +23,7 @@ import numpy as np
 from requant.calibration.ranges.rule import round_half_away
 from requant.description import Array, Kind
 from requant.errors import ParameterError, UnsupportedError
-from requant.operators.description import Attribute, Operator, OperatorCall, Work
+from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Work
 from requant.operators.litert.arithmetic import (
     BYTES,
     REFERENCE,
@@ -272,7 +272,7 @@ def _described(
     computing: Callable[[OperatorCall, Quantized, Quantized], Compute],
     output_type: str,
     *,
-    stages: tuple[object, ...] = (_SCALED, _TABLE),
+    stages: tuple[Operand, ...] = (_SCALED, _TABLE),
     storages: tuple[str, ...] = (*BYTES, "i16"),
     attributes: tuple[Attribute, ...] = (),
     given: dict[str, float] | None = None,
@@ -282,7 +282,7 @@ def _described(
         name,
         summary=summary,
         inputs=(tensor("input", f"The tensor, of {', '.join(storages)}."),),
-        stages=stages,  # type: ignore[arg-type]
+        stages=stages,
         attributes=attributes,
         deviations=deviations,
         plan=lambda call: _planned(call, computing, storages),

@@ -20,7 +20,7 @@ from requant.errors import TypeFitError
 from requant.operators.description import Attribute, Operand, OperatorCall, Work
 from requant.operators.onnx.operands import same_type
 from requant.operators.onnxruntime.arithmetic import BYTES, fma32, fused, parameters, quantized_of
-from requant.operators.separate_parameters import normalized_axis
+from requant.operators.separate_parameters import joined_shape, normalized_axis
 from requant.operators.stages import F32, Quantized, Stages, in_stages, looked_up, stage
 
 _MAX_JOINED = 8
@@ -94,21 +94,12 @@ def _parts(call: OperatorCall) -> list[str]:
 
 def _plan_concat(call: OperatorCall) -> Work:
     names = _parts(call)
-    first = call.inputs["X_0"].shape
-    axis = normalized_axis(call.integer("axis"), len(first))
+    axis = normalized_axis(call.integer("axis"), len(call.inputs["X_0"].shape))
     for name in names:
         same_type(call, name, "Y_zero_point")
-        shape = call.inputs[name].shape
-        if len(shape) != len(first) or any(
-            size != expected for place, (size, expected) in enumerate(zip(shape, first, strict=True)) if place != axis
-        ):
-            raise TypeFitError(
-                f"{name} has shape {list(shape)}, and X_0 {list(first)}; they differ along axis {axis} only",
-                pointer=f"/inputs/{name}",
-            )
+    shape = joined_shape(call.inputs, names, axis)
     of_y = quantized_of(call, "Y", "Y_zero_point")
     of_x = [quantized_of(call, name, name) for name in names]
-    joined = sum(call.inputs[name].shape[axis] for name in names)
 
     def stages() -> Stages:
         copies = np.arange(256, dtype=np.uint8).view(of_y.dtype)
@@ -117,7 +108,6 @@ def _plan_concat(call: OperatorCall) -> Work:
         parts = [looked_up(table, x.data).reshape(x.shape) for table, x in zip(tables, tensors, strict=True)]
         return {"tables": np.stack(tables), "Y": np.concatenate(parts, axis)}
 
-    shape = tuple(joined if place == axis else size for place, size in enumerate(first))
     return in_stages(call, stages, shape, blocks=True)
 
 

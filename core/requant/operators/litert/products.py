@@ -15,6 +15,7 @@ Without `f32` d is in f64. XNNPACK takes factors from 2^-32 up to 256. What it d
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -111,10 +112,29 @@ def _scales_of(call: OperatorCall) -> tuple[Array, int]:
     return np.full(weights.shape[0], of_weights.scale), of_weights.zero_point
 
 
-def _before(places: int, taps: int, stride: int, size: int, padding: str) -> int:
+def _before(places: int, taps: int, stride: int, padding: str) -> int:
     """Return how much of what is spread lies before the output."""
     reached = (places + stride - 1) // stride if padding == "SAME" else (places + stride - taps) // stride
     return max((reached - 1) * stride + taps - places, 0) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """Along one dimension: `size` elements, each spread over `taps` places of the output, `stride` places apart."""
+
+    places: int
+    taps: int
+    stride: int
+    size: int
+    before: int
+
+    def reach(self, tap: int) -> tuple[slice, slice]:
+        """Return the elements whose `tap` lies in the output, and its places there."""
+        shift = tap - self.before
+        first = max(-(shift // self.stride), 0)
+        end = max(min((self.places - 1 - shift) // self.stride + 1, self.size), first)
+        start = first * self.stride + shift
+        return slice(first, end), slice(start, start + (end - first) * self.stride, self.stride)
 
 
 def _plan_transpose_conv(call: OperatorCall) -> Work:
@@ -133,7 +153,10 @@ def _plan_transpose_conv(call: OperatorCall) -> Work:
             f"output_shape is [N, H, W, O], N {x.shape[0]} and O {channels}", pointer="/inputs/output_shape"
         )
     strides, padding = (call.integer("stride_h"), call.integer("stride_w")), call.text("padding")
-    before = [_before(*each, padding) for each in zip(shape[1:3], taps, strides, x.shape[1:3], strict=True)]
+    spreads = [
+        _Spread(*each, before=_before(*each[:3], padding))
+        for each in zip(shape[1:3], taps, strides, x.shape[1:3], strict=True)
+    ]
     if bias is not None and (bias.shape != (channels,) or of_x.dtype == np.int16):
         raise TypeFitError(f"bias has {channels} elements; i16 takes none", pointer="/inputs/bias")
     y, element = quantized_output(call, shape, "input")
@@ -157,16 +180,14 @@ def _plan_transpose_conv(call: OperatorCall) -> Work:
         # In f64 sums of such products are exact below 2^53.
         stored = of_x.centered(x.data).astype(np.float64).reshape(x.shape)
         filters = (weights.data.astype(np.float64) - zero_point).reshape(weights.shape)
-        spread = [(size - 1) * stride + width for size, stride, width in zip(x.shape[1:3], strides, taps, strict=True)]
-        ends = [max(length, begin + places) for length, begin, places in zip(spread, before, shape[1:3], strict=True)]
-        total = np.zeros((shape[0], *ends, channels))
+        total = np.zeros(shape)
         for row, column in np.ndindex(*taps):
             check_cancelled()
-            down = slice(row, row + (x.shape[1] - 1) * strides[0] + 1, strides[0])
-            along = slice(column, column + (x.shape[2] - 1) * strides[1] + 1, strides[1])
-            total[:, down, along] += stored @ filters[:, row, column].T
-        top, left = before
-        sums = total[:, top : top + shape[1], left : left + shape[2]].astype(np.int64)
+            taken, given = zip(
+                *(each.reach(tap) for each, tap in zip(spreads, (row, column), strict=True)), strict=True
+            )
+            total[:, *given] += stored[:, *taken] @ filters[:, row, column].T
+        sums = total.astype(np.int64)
         if bias is not None:
             sums = sums + bias.data
         if y.dtype != np.int16:

@@ -29,7 +29,7 @@ from requant.operators.stages import I32, Quantized, Stages, in_stages, stage
 
 _MAX_POOLED = 1 << 24
 # As many products take as long as the work on a tap that does not depend on the size.
-_COST_OF_TAP = 1 << 14
+_COST_OF_TAP = 1 << 17
 # What is added to the padding before it is halved.
 _HALF_BEFORE = {"SAME_UPPER": 0, "SAME_LOWER": 1}
 
@@ -95,6 +95,12 @@ class _Window:
     def is_all(self) -> bool:
         return self.kernel == self.size and self.before == self.after == 0
 
+    @property
+    def taps(self) -> range:
+        """Those that lie in X at one place or more."""
+        first = self.before - (self.places - 1) * self.stride
+        return range(max(first, 0), min(self.before + self.size, self.kernel))
+
     def indices(self, tap: int) -> Array:
         """Return the index in X of a tap at each place. Those outside of X are of the padding."""
         return np.arange(self.places) * self.stride + tap - self.before
@@ -139,12 +145,12 @@ def _plan_average(call: OperatorCall) -> Work:
     if all(each.is_all for each in windows):
         return _of_channels(call, x)
     shape = (*x.shape[:2], *(each.places for each in windows))
-    taps = prod(each.kernel for each in windows)
+    whole = prod(each.kernel for each in windows)
 
     def stages() -> Stages:
         real = of_x.dequantized(x)
         total, count = np.zeros(shape, np.float32), np.zeros(shape[2:], np.int32)
-        for tap in itertools.product(*(range(each.kernel) for each in windows)):
+        for tap in itertools.product(*(each.taps for each in windows)):
             check_cancelled()
             at = np.ix_(*(each.indices(index) for each, index in zip(windows, tap, strict=True)))
             inside = reduce(
@@ -156,12 +162,13 @@ def _plan_average(call: OperatorCall) -> Work:
             seen = real[(slice(None), slice(None), *kept)]
             total += np.where(inside, seen, np.float32(0))  # a zero changes no sum
             count += inside
-        mean = total / (np.float32(taps) if call.integer("count_include_pad") else count.astype(np.float32))
+        mean = total / (np.float32(whole) if call.integer("count_include_pad") else count.astype(np.float32))
         shifted = mean / of_y.scale + np.float32(of_y.zero_point)
         rounded = nearest(shifted)
         found = {"sum": total, "mean": mean, "shifted": shifted, "rounded": rounded, "Y": of_y.saturated(rounded)}
         return {name: _laid(call, each) for name, each in found.items()}
 
+    taps = prod(len(each.taps) for each in windows)
     return in_stages(call, stages, shape, (prod(shape) + _COST_OF_TAP) * taps)
 
 

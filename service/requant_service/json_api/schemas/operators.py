@@ -20,7 +20,10 @@ _TYPE_ATTRIBUTE = "MLIR text."
 def words_of(operator: Operator) -> list[str]:
     """Return system and name in words: onnx, Quantize, Linear. QLinear is one: generators disagree where it ends."""
     name = operator.operation or operator.name
-    return [*operator.system.split("."), *re.findall(r"[A-Z]{0,2}[a-z]+|[A-Z]+(?![a-z])|[0-9]+", name)]
+    return [
+        *operator.system.split("."),
+        *re.findall(r"[A-Z]{0,2}[a-z]+|[A-Z]+(?![a-z])|[0-9]+(?:[A-Z](?![a-z]))?", name),
+    ]
 
 
 def class_name(operator: Operator) -> str:

@@ -76,7 +76,7 @@ def requests(operator: Operator) -> Iterator[Request]:
         yield request
     for pair, values in product(combinations(found, 2), product(PAIRED, repeat=2)):
         request = copy_of(operator)
-        for put, value in zip(pair, values, strict=True):
+        for place, value in zip(pair, values, strict=True):
             place.put(request, value)
         yield request
 

@@ -21,6 +21,7 @@ DEFAULT = OpResolverType.AUTO
 
 TYPES: dict[str, int] = {
     "f32": schema.TensorType.FLOAT32,
+    "i2": schema.TensorType.INT2,
     "i4": schema.TensorType.INT4,
     "u4": schema.TensorType.UINT4,
     "i8": schema.TensorType.INT8,
@@ -50,6 +51,18 @@ def _tensor(name: str, shape: tuple[int, ...], operand: Operand) -> Any:
         parameters.quantizedDimension = operand.axis
         tensor.quantization = parameters
     return tensor
+
+
+def _packed(numbers: Array, type_: str) -> Array:
+    """The bytes of a constant: of 4 and of 2 bits the first in the lowest bits, without a gap between rows."""
+    if type_ not in ("i2", "i4", "u4"):
+        return np.ascontiguousarray(numbers).view(np.uint8).ravel()
+    width = int(type_[1:])
+    places = np.arange(0, 8, width)
+    codes = numbers.ravel().astype(np.uint8) & (2**width - 1)
+    filled = np.pad(codes, (0, -codes.size % places.size)).reshape(-1, places.size)
+    found: Array = (filled << places).sum(1).astype(np.uint8)
+    return found
 
 
 def fake_quant(shape: tuple[int, ...], low: float, high: float, num_bits: int) -> bytes:
@@ -99,7 +112,7 @@ def model_of(
         tensor = _tensor(f"t{index}", shape, operand)
         if constant:
             buffer = schema.BufferT()
-            buffer.data = np.ascontiguousarray(constant[0]).view(np.uint8).ravel()
+            buffer.data = _packed(constant[0], operand.type)
             tensor.buffer = len(model.buffers)
             model.buffers.append(buffer)
         elif index < len(inputs):
@@ -107,6 +120,11 @@ def model_of(
         graph.tensors.append(tensor)
     graph.outputs, graph.operators = [len(inputs)], [node]
     model.version, model.operatorCodes, model.subgraphs = 3, [code], [graph]
+    return packed_model(model)
+
+
+def packed_model(model: Any) -> bytes:
+    """A model as the bytes of its file."""
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())

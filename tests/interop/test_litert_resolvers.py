@@ -115,7 +115,14 @@ def dequantize(zero_point: int) -> Operation:
 
 X = per_tensor("i8", 0.5, 3)
 Y = per_tensor("i8", 32.0, -5)
-RNG = np.random.default_rng(17)
+SEED = 21
+RNG = np.random.default_rng(SEED)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Each operator draws the same numbers, whichever come before it."""
+    RNG.bit_generator.state = np.random.default_rng(SEED).bit_generator.state
 
 
 def weights(*shape: int) -> Array:
@@ -126,13 +133,14 @@ def bias(count: int) -> Array:
     return RNG.integers(-500, 500, count).astype(np.int32)
 
 
-def fully_connected(channels: int) -> Operation:
+def fully_connected(channels: int, of_weights: str = "i8", depth: int = 32) -> Operation:
     """`channels` scales of 64 output channels: one or all."""
-    scales = (2.0 ** RNG.integers(-7, -4, channels)).astype(np.float32)
-    x, w, b = X.data(RNG, 300, 32), weights(64, 32), bias(64)
-    sides = X.tensor(*x.shape), per_axis("i8", scales, 1).tensor(32, 64)
+    half = min(1 << (int(of_weights[1:]) - 1), 16)
+    scales = (2.0 ** RNG.integers(-7, -4, channels) * 16 / half).astype(np.float32)
+    x, w, b = X.data(RNG, 300, depth), np.clip(weights(64, depth), -half, half - 1), bias(64)
+    sides = X.tensor(*x.shape), per_axis(of_weights, scales, 1).tensor(depth, 64)
     return Operation(
-        litert_operators.fully_connected(X, 300, (per_axis("i8", scales, 0), w), Y, b),
+        litert_operators.fully_connected(X, 300, (per_axis(of_weights, scales, 0), w), Y, b, version=12),
         [x],
         lambda **rule: run_product(plan_matmul(*sides, Y.element, bias=tensor("64xi32"), **rule), x, w.T, b),
     )
@@ -195,6 +203,10 @@ OPERATIONS: dict[str, Callable[[], Operation]] = {
     "DEQUANTIZE, i8, zero point 7": lambda: dequantize(7),
     "FULLY_CONNECTED, i8": lambda: fully_connected(1),
     "FULLY_CONNECTED, i8, per channel": lambda: fully_connected(64),
+    "FULLY_CONNECTED, i8 by i4, K even": lambda: fully_connected(64, "i4"),
+    "FULLY_CONNECTED, i8 by i4, K odd": lambda: fully_connected(64, "i4", 33),
+    "FULLY_CONNECTED, i8 by i2, per channel, K a multiple of 4": lambda: fully_connected(64, "i2"),
+    "FULLY_CONNECTED, i8 by i2, other": lambda: fully_connected(1, "i2"),
     "CONV_2D, i8, per channel": lambda: convolution(depthwise=False),
     "DEPTHWISE_CONV_2D, i8, per channel": lambda: convolution(depthwise=True),
     "BATCH_MATMUL, i8, in batches, no constants": batch_matmul,

@@ -74,10 +74,16 @@ def scaled(
     return scheme_oracle.requantized(scheme, acc, 0, derived.multiplier, derived.shift, zero, bounds, factor)
 
 
-def is_undelegated(profile: str, of_a: str, of_b: str, b_zeros: Sequence[int]) -> bool:
-    """Whether XNNPACK leaves a product to LiteRT: more than 8 bits, or signed weights with a zero point."""
+def is_undelegated(profile: str, of_a: str, of_b: str, b_zeros: Sequence[int], depth: int | None = None) -> bool:
+    """Whether XNNPACK leaves a product to LiteRT: more than 8 bits, signed weights with a zero point, or weights of 4
+    or 2 bits, but of a FULLY_CONNECTED with an even depth, of 2 bits a multiple of 4 and a scale for each channel.
+    """
     wide = max(int(of_a[1:]), int(of_b[1:])) > 8
-    return profile in UNDELEGATED and (wide or (of_b[0] == "i" and any(b_zeros)))
+    taken = {
+        "i4": depth is not None and depth % 2 == 0,
+        "i2": depth is not None and depth % 4 == 0 and len(b_zeros) > 1,
+    }.get(of_b, True)
+    return profile in UNDELEGATED and (wide or not taken or (of_b[0] == "i" and any(b_zeros)))
 
 
 def output_stage(profile: str, operation: str, *, undelegated: bool) -> str:

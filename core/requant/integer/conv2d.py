@@ -310,7 +310,7 @@ def plan_conv2d(
     a, b = (Integers.of_operand(each) for each in operands)
     rule = profile_named(profile).product_rule("conv2d")
     kept = choose_accumulator(a, b, output, bias, accumulator, rule.accumulator)
-    rule = rule_of_sums(rule, kept, *operands)
+    rule = rule_of_sums(rule, kept, operands[0], operands[1])
     accumulation = Conv2d.of(a, b, window, kept, overflow or rule.overflow)
     sides = (
         Side(operands[0], (None,) * 4),

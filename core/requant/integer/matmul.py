@@ -184,7 +184,7 @@ def plan_matmul(
     a, b = (Integers.of_operand(each) for each in operands)
     rule = profile_named(profile).product_rule("matmul").of_batches(len(b.shape) > 2)
     kept = choose_accumulator(a, b, output, bias, accumulator, rule.accumulator)
-    rule = rule_of_sums(rule, kept, *operands)
+    rule = rule_of_sums(rule, kept, operands[0], operands[1], a.shape[-1] if a.shape else None)
     accumulation = Matmul.of(a, b, kept, overflow or rule.overflow)
     rank = len(accumulation.shape)
     of_lhs = [*range(rank - len(a.shape), rank - 1), None]

@@ -50,10 +50,25 @@ def product_operand(tensor: TensorType, side: str, profile: str, rule: Operation
         return operand
 
 
-def rule_of_sums(rule: ProductRule, accumulator: Accumulator, lhs: StoredOperand, rhs: StoredOperand) -> ProductRule:
-    """Return the variant of a rule for the sums of two operands."""
-    undelegated = max(lhs.width, rhs.width) > 8 or (rhs.storage[0] == "i" and any(rhs.zero_points))
+def rule_of_sums(
+    rule: ProductRule, accumulator: Accumulator, lhs: StoredOperand, rhs: StoredOperand, depth: int | None = None
+) -> ProductRule:
+    """Return the variant of a rule for the sums of two operands. `depth`: the K of a matmul."""
+    undelegated = (
+        max(lhs.width, rhs.width) > 8
+        or (rhs.storage[0] == "i" and any(rhs.zero_points))
+        or (rhs.storage in ("i4", "i2") and not _is_in_whole_bytes(rhs, depth))
+    )
     return rule.of_sums(accumulator, undelegated=undelegated, per_axis=len(rhs.zero_points) > 1)
+
+
+def _is_in_whole_bytes(weights: StoredOperand, depth: int | None) -> bool:
+    """Return whether XNNPACK takes weights of less than a byte: in FULLY_CONNECTED alone, whose rows have to end with
+    a byte, and those of 2 bits need a scale for each channel.
+    """
+    if depth is None or (weights.width == 2 and len(weights.zero_points) == 1):
+        return False
+    return depth * weights.width % 8 == 0
 
 
 def choose_accumulator(

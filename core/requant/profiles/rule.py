@@ -40,8 +40,8 @@ class ProductRule:
     dequantized and quantized by the profile's two rules. `accumulator` is what is summed in without a bias; by default
     what the operands need. `variants` replaces the rule: "batched" for a matmul whose right side has batch dimensions,
     which has variants of its own; "i64" for sums of 64 bits; "undelegated i32" for sums of 32 bits that XNNPACK leaves
-    to LiteRT, because an operand has more than 8 bits or a signed right side a zero point; "undelegated i32 per_axis"
-    for such sums with several scales on the right side.
+    to LiteRT, because an operand has more than 8 bits, a signed right side a zero point, or its numbers of 4 or 2 bits
+    no kernel; "undelegated i32 per_axis" for such sums with several scales on the right side.
     """
 
     operator: str

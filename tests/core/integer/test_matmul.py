@@ -127,7 +127,7 @@ def test_every_profile_against_integers(data: st.DataObject) -> None:
     columns = n if data.draw(st.booleans()) else 1
     a_side, b_side = data.draw(sides(of_a, rows)), data.draw(sides(of_b, columns))
     y_side = data.draw(sides(of_y, 1))
-    undelegated = product_oracle.is_undelegated(profile, of_a, of_b, b_side.zeros)
+    undelegated = product_oracle.is_undelegated(profile, of_a, of_b, b_side.zeros, k)
     lowest, highest = bounds_of(of_y)
     narrow = sorted(data.draw(st.tuples(st.integers(lowest, highest), st.integers(lowest, highest))))
     if narrow[0] == narrow[1] or not narrow[0] <= y_side.zeros[0] <= narrow[1]:

@@ -9,7 +9,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from requant.integer.conv2d import Padding, WeightsLayout, Window
 from tests.interop.integer.quantized_tensors import Array, Quantized
-from tests.interop.litert_models import TYPES, Operand, model_of
+from tests.interop.litert_models import TYPES, Operand, model_of, packed_model
 
 Constant = tuple[tuple[int, ...], Operand, Array]
 
@@ -68,6 +68,35 @@ def fully_connected(
     )
 
 
+def blockwise_fully_connected(rows: int, weights: Array, scales: Array) -> bytes:
+    """Of f32, by weights of 4 bits [columns, depth] with a scale of f16 for each block of a row."""
+    columns, depth = weights.shape
+    model = schema.ModelT.InitFromObj(
+        schema.Model.GetRootAs(
+            model_of(
+                int(schema.BuiltinOperator.FULLY_CONNECTED),
+                [((rows, depth), Operand("f32")), (weights.shape, Operand("i4"), weights)],
+                ((rows, columns), Operand("f32")),
+                (int(schema.BuiltinOptions.FullyConnectedOptions), schema.FullyConnectedOptionsT()),
+                version=13,
+            )
+        )
+    )
+    tensors = model.subgraphs[0].tensors
+    blocks = schema.BlockwiseQuantizationT()
+    blocks.scales, blocks.zeroPoints, blocks.blockSize = len(tensors), -1, depth // scales.shape[1]
+    parameters = schema.QuantizationParametersT()
+    parameters.detailsType, parameters.details = int(schema.QuantizationDetails.BlockwiseQuantization), blocks
+    tensors[1].quantization = parameters
+    buffer, of_scales = schema.BufferT(), schema.TensorT()
+    buffer.data = scales.astype(np.float16).view(np.uint8).ravel()
+    of_scales.name, of_scales.shape, of_scales.type = "scales", list(scales.shape), schema.TensorType.FLOAT16
+    of_scales.buffer = len(model.buffers)
+    model.buffers.append(buffer)
+    tensors.append(of_scales)
+    return packed_model(model)
+
+
 def batch_matmul(sides: tuple[Quantized, Quantized, Quantized], a: Array, b: Array) -> bytes:
     """Of [.., rows, depth] by [.., depth, columns], neither of them constant."""
     shape = (*a.shape[:-1], b.shape[-1])
@@ -109,7 +138,7 @@ def convolution(
         [(x[1], operand(x[0])), (numbers.shape, operand(side), numbers), bias_of(bias, x[0], side)],
         (output[1], operand(output[0])),
         (int(kind), options),
-        version=5,
+        version=6 if depthwise else 7,
     )
 
 

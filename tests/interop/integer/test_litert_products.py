@@ -23,7 +23,15 @@ from tests.oracles import schemes as scheme_oracle
 
 pytest.importorskip("ai_edge_litert")
 
-from tests.interop.integer.litert_operators import batch_matmul, convolution, fully_connected, window_of
+from ai_edge_litert.interpreter import OpResolverType
+
+from tests.interop.integer.litert_operators import (
+    batch_matmul,
+    blockwise_fully_connected,
+    convolution,
+    fully_connected,
+    window_of,
+)
 from tests.interop.litert_models import DEFAULT, REFERENCE, run_inputs
 
 pytestmark = pytest.mark.interop
@@ -42,8 +50,10 @@ def weight_scales(rng: np.random.Generator, count: int) -> Array:
     return rng.uniform(0.002, 0.05, count).astype(np.float32)
 
 
-def symmetric_weights(rng: np.random.Generator, *shape: int) -> Array:
-    return rng.integers(-127, 128, shape).astype(np.int8)
+def symmetric_weights(rng: np.random.Generator, *shape: int, storage: str = "i8") -> Array:
+    """Without the lowest, or of less than a byte with it."""
+    half = 1 << (int(storage[1:]) - 1)
+    return rng.integers(1 - half if storage == "i8" else -half, half, shape).astype(np.int8)
 
 
 def output_like(rng: np.random.Generator, storage: str, sums: Array, per_sum: float) -> Quantized:
@@ -53,11 +63,14 @@ def output_like(rng: np.random.Generator, storage: str, sums: Array, per_sum: fl
     return per_tensor(storage, float(np.float32(exact)), 0 if storage == "i16" else int(rng.integers(-128, 128)))
 
 
+@pytest.mark.parametrize("of_weights", ["i8", "i4", "i2"])
 @pytest.mark.parametrize(("profile", "resolver"), SYSTEMS)
-def test_fully_connected(profile: str, resolver: Any) -> None:
-    """Per tensor and per channel, with a bias; with a zero point of the weights too, which XNNPACK does not take."""
+def test_fully_connected(profile: str, resolver: Any, of_weights: str) -> None:
+    """Per tensor and per channel, with a bias; with what XNNPACK does not take too: a zero point of weights of 8 bits,
+    and rows of weights of 4 and 2 bits that do not end with a byte.
+    """
     comparison = Comparison(
-        f"LiteRT FULLY_CONNECTED i8, {profile}",
+        f"LiteRT FULLY_CONNECTED i8 by {of_weights}, {profile}",
         systems.LITERT,
         profile_row(profile, "matmul"),
         scheme_row({"litert": "litert_float", "litert_xnnpack": "xnnpack_fp32"}[profile]),
@@ -67,27 +80,30 @@ def test_fully_connected(profile: str, resolver: Any) -> None:
         rows, depth, columns = int(rng.integers(1, 200)), int(rng.integers(1, 200)), int(rng.integers(2, 200))
         x_side = per_tensor("i8", scale(rng), int(rng.integers(-128, 128)))
         scales = weight_scales(rng, 1 if index % 3 == 0 else columns)
-        zeros = rng.integers(-99, 99, 1) if index % 6 == 0 else np.zeros(scales.size, np.int64)
-        w_side = per_axis("i8", scales, 0, zeros)
-        x, w = x_side.data(rng, rows, depth), symmetric_weights(rng, columns, depth)
+        shifted = index % 6 == 0 and of_weights == "i8"
+        zeros = rng.integers(-99, 99, 1) if shifted else np.zeros(scales.size, np.int64)
+        w_side = per_axis(of_weights, scales, 0, zeros)
+        x, w = x_side.data(rng, rows, depth), symmetric_weights(rng, columns, depth, storage=of_weights)
         sums = (x.astype(np.int64) - x_side.zero_points[0]) @ (w.T.astype(np.int64) - zeros)
         y_side = output_like(rng, "i8", sums, float(x_side.scales[0]) * float(scales.max()))
         bias = rng.integers(-5000, 5000, columns).astype(np.int32)
-        w_type = per_axis("i8", scales, 1, zeros).tensor(depth, columns)
+        w_type = per_axis(of_weights, scales, 1, zeros).tensor(depth, columns)
         plan = plan_matmul(x_side.tensor(rows, depth), w_type, y_side.element, profile, bias=tensor(f"{columns}xi32"))
-        model = fully_connected(x_side, rows, (w_side, w), y_side, bias)
+        model = fully_connected(x_side, rows, (w_side, w), y_side, bias, version=12)
         theirs = run_inputs(model, [x], resolver)
         comparison.add(index, sums, run_product(plan, x, w.T, bias), theirs)
     comparison.finish(50_000)
 
 
-@pytest.mark.parametrize("bias_type", [None, "i32", "i64"])
+@pytest.mark.parametrize(
+    ("bias_type", "of_weights"), [(None, "i8"), ("i32", "i8"), ("i64", "i8"), ("i64", "i4"), ("i64", "i2")]
+)
 @pytest.mark.parametrize(("profile", "resolver"), SYSTEMS)
-def test_fully_connected_of_16_bits(profile: str, resolver: Any, bias_type: str | None) -> None:
-    """By weights of 8, per tensor and per channel: XNNPACK leaves them to other kernels, which differ by the bias."""
+def test_fully_connected_of_16_bits(profile: str, resolver: Any, bias_type: str | None, of_weights: str) -> None:
+    """By 8 bits or less, per tensor and per channel. XNNPACK leaves them to kernels that differ by the bias."""
     used = "litert_float" if profile == "litert" or bias_type == "i64" else "arm_vector"
     comparison = Comparison(
-        f"LiteRT FULLY_CONNECTED i16, bias {bias_type}, {profile}",
+        f"LiteRT FULLY_CONNECTED i16 by {of_weights}, bias {bias_type}, {profile}",
         systems.LITERT,
         profile_row(profile, "matmul"),
         scheme_row(used),
@@ -97,19 +113,44 @@ def test_fully_connected_of_16_bits(profile: str, resolver: Any, bias_type: str 
         rows, depth, columns = int(rng.integers(1, 300)), int(rng.integers(1, 200)), int(rng.integers(2, 300))
         x_side = per_tensor("i16", scale(rng))
         scales = weight_scales(rng, 1 if index % 2 == 0 else columns)
-        x, w = x_side.data(rng, rows, depth), symmetric_weights(rng, columns, depth)
+        x, w = x_side.data(rng, rows, depth), symmetric_weights(rng, columns, depth, storage=of_weights)
         sums = x.astype(np.int64) @ w.T.astype(np.int64)
         y_side = output_like(rng, "i16", sums, float(x_side.scales[0]) * float(scales.max()))
         bias = None
         if bias_type is not None:
             bias = rng.integers(-5000, 5000, columns).astype(np.int64 if bias_type == "i64" else np.int32)
         plan = plan_matmul(
-            x_side.tensor(rows, depth), per_axis("i8", scales, 1).tensor(depth, columns), y_side.element, profile,
+            x_side.tensor(rows, depth), per_axis(of_weights, scales, 1).tensor(depth, columns), y_side.element, profile,
             bias=None if bias is None else tensor(f"{columns}x{bias_type}"),
         )  # fmt: skip
-        model = fully_connected(x_side, rows, (per_axis("i8", scales, 0), w), y_side, bias, version=11)
+        model = fully_connected(x_side, rows, (per_axis(of_weights, scales, 0), w), y_side, bias, version=12)
         comparison.add(index, sums, run_product(plan, x, w.T, bias), run_inputs(model, [x], resolver))
     comparison.finish(200_000)
+
+
+@pytest.mark.parametrize(("depth", "expected"), [(2, 0), (3, 1)])
+def test_one_more_input_of_0_changes_a_layer_of_4_bits(depth: int, expected: int) -> None:
+    """litert-int4-depth in docs/errata.md."""
+    x = np.eye(1, depth, dtype=np.int8)
+    sides = per_tensor("i8", 1.0), (per_axis("i4", np.ones(1, np.float32), 0), x), per_tensor("i8", 2.0)
+    assert (
+        run_inputs(fully_connected(sides[0], 1, *sides[1:], np.zeros(1, np.int32), version=12), [x], DEFAULT)
+        == expected
+    )
+
+
+@pytest.mark.parametrize(
+    ("resolver", "close"),
+    [(REFERENCE, False), (DEFAULT, True), (OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES, True)],
+)
+def test_weights_in_blocks(resolver: Any, close: bool) -> None:
+    """litert-blockwise in docs/errata.md: the reference kernels return zeros, the others about the product."""
+    rng = np.random.default_rng(18)
+    x, w = rng.normal(size=(3, 64)).astype(np.float32), rng.integers(-8, 8, (5, 64)).astype(np.int8)
+    scales = rng.uniform(0.01, 0.1, (5, 2)).astype(np.float16)
+    product = x @ (w * np.repeat(scales.astype(np.float32), 32, axis=1)).T
+    found = run_inputs(blockwise_fully_connected(3, w, scales), [x], resolver)
+    assert np.allclose(found, product, atol=0.1) if close else not found.any()
 
 
 @pytest.mark.parametrize("storage", ["i8", "i16"])
@@ -217,23 +258,28 @@ def test_the_factor_of_fully_connected_of_16_bits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "resolver", "storage", "bias_type"),
+    ("profile", "resolver", "storage", "bias_type", "of_weights"),
     [
-        *((*system, "i8", "i32") for system in SYSTEMS),
-        *((*system, "i16", "i64") for system in SYSTEMS),
-        *((*system, "i16", "i32") for system in SYSTEMS),
+        *((*system, "i8", "i32", "i8") for system in SYSTEMS),
+        *((*system, "i8", "i32", "i4") for system in SYSTEMS),
+        *((*system, "i16", "i64", "i8") for system in SYSTEMS),
+        *((*system, "i16", "i32", "i8") for system in SYSTEMS),
     ],
 )
 @pytest.mark.parametrize("depthwise", [False, True], ids=["conv", "depthwise"])
-def test_conv2d(profile: str, resolver: Any, storage: str, bias_type: str, depthwise: bool) -> None:
-    """Per channel, with strides, dilations and both paddings; 8-bit inputs, and 16-bit ones with either bias."""
+def test_conv2d(profile: str, resolver: Any, storage: str, bias_type: str, of_weights: str, depthwise: bool) -> None:
+    """Per channel, with strides, dilations and both paddings; 8-bit inputs, also by weights of 4 bits, which XNNPACK
+    leaves, and 16-bit ones with either bias.
+    """
     if depthwise and bias_type == "i32" and storage == "i16":
         pytest.skip("DEPTHWISE_CONV_2D takes a 64-bit bias with 16-bit inputs")
+    if depthwise and profile == "litert_xnnpack" and of_weights == "i4":
+        pytest.skip("the optimized kernel rounds the last channels otherwise")
     operator = "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D"
-    undelegated = "xnnpack_fp32" if storage == "i8" else "arm_vector"
+    undelegated = "xnnpack_fp32" if storage == of_weights == "i8" else "arm_vector"
     used = "litert_int64" if bias_type == "i64" else "litert" if profile == "litert" else undelegated
     comparison = Comparison(
-        f"LiteRT {operator} {storage}, bias {bias_type}, {profile}",
+        f"LiteRT {operator} {storage} by {of_weights}, bias {bias_type}, {profile}",
         systems.LITERT,
         profile_row(profile, "conv2d"),
         scheme_row(used),
@@ -248,15 +294,15 @@ def test_conv2d(profile: str, resolver: Any, storage: str, bias_type: str, depth
         scales = weight_scales(rng, outputs)
         axis = 3 if depthwise else 0
         w_shape = (1, 3, 2, outputs) if depthwise else (outputs, 3, 2, channels)
-        x, w = x_side.data(rng, n, height, width, channels), symmetric_weights(rng, *w_shape)
+        x, w = x_side.data(rng, n, height, width, channels), symmetric_weights(rng, *w_shape, storage=of_weights)
         bias = rng.integers(-5000, 5000, outputs).astype(np.int64 if bias_type == "i64" else np.int32)
-        arguments = x_side.tensor(*x.shape), per_axis("i8", scales, axis).tensor(*w_shape)
+        arguments = x_side.tensor(*x.shape), per_axis(of_weights, scales, axis).tensor(*w_shape)
         bias_tensor = tensor(f"{outputs}x{bias_type}")
         sums = run_product(plan_conv2d(*arguments, parse_type("i64"), window=window), x, w)
         y_side = output_like(rng, storage, sums, float(x_side.scales[0]) * float(scales.max()))
         plan = plan_conv2d(*arguments, y_side.element, profile, window=window, bias=bias_tensor)
         model = convolution(
-            (x_side, x.shape), (per_axis("i8", scales, axis), w), (y_side, sums.shape), bias, window,
+            (x_side, x.shape), (per_axis(of_weights, scales, axis), w), (y_side, sums.shape), bias, window,
             multiplier=multiplier,
         )  # fmt: skip
         comparison.add((index, window), sums, run_product(plan, x, w, bias), run_inputs(model, [x], resolver))

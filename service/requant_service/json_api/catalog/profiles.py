@@ -131,7 +131,8 @@ class ProductRule(ReplyModel):
     )
     variants: dict[str, ProductRule] = Field(
         description="Rules that replace this one: `batched` for rhs with batch dimensions, `i64` for sums of 64 bits, "
-        "`undelegated i32` for sums of 32 bits where an operand has more than 8 or a signed rhs zero points, "
+        "`undelegated i32` for sums of 32 bits where an operand has more than 8, a signed rhs zero points, or its "
+        "numbers of 4 or 2 bits no kernel of XNNPACK, "
         "`undelegated i32 per_axis` for such sums with several scales of rhs."
     )
 

@@ -225,7 +225,9 @@ class Product:
         """Return the output stage. Raises UnsupportedError where it has no fixed point."""
         contraction = self.contraction
         rule = profile_named(self.choice.profile).product_rule(contraction.operation).of_batches(contraction.batched)
-        rule = rule_of_sums(rule, self.accumulator, self.lhs, self.rhs)
+        rule = rule_of_sums(
+            rule, self.accumulator, self.lhs, self.rhs, contraction.depth if contraction.operation == "matmul" else None
+        )
         sides = (
             Side(self.lhs, contraction.axes(contraction.lhs)),
             Side(self.rhs, contraction.axes(contraction.rhs)),

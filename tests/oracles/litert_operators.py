@@ -76,7 +76,8 @@ def multiply(a: int, b: int, of: Sequence[Parameters], bounds: Range, kernel: st
     return clamped(scaled + zy, bounds)
 
 
-def subtract(a: int, b: int, of: Sequence[Parameters], bounds: Range, kernel: str) -> int:
+def subtract(a: int, b: int, of: Sequence[Parameters], bounds: Range, kernel: str) -> tuple[int, int]:
+    """The difference, which is not yet scaled, and the output."""
     (sa, za), (sb, zb), (sy, zy) = of
     ratios = [quotient(each, sy) for each in (sa, sb)]
     wide = bounds[1] > 255
@@ -87,11 +88,13 @@ def subtract(a: int, b: int, of: Sequence[Parameters], bounds: Range, kernel: st
         while max(ratios) * 2**shift < 2**20:
             shift += 1
         first, second = (round(each * 2**shift) for each in ratios)
-        return clamped(up(first * (a - za) - second * (b - zb), shift) + zy, bounds)
+        difference = first * (a - za) - second * (b - zb)
+        return difference, clamped(up(difference, shift) + zy, bounds)
     left = 15 if wide else 20
     twice = 2 * max(Fraction(sa), Fraction(sb))
     sides = [fixed((code - zero) << left, Fraction(scale) / twice) for code, scale, zero in ((a, sa, za), (b, sb, zb))]
-    return clamped(fixed(sides[0] - sides[1], twice / rounded(2**left * Fraction(sy))) + zy, bounds)
+    difference = sides[0] - sides[1]
+    return difference, clamped(fixed(difference, twice / rounded(2**left * Fraction(sy))) + zy, bounds)
 
 
 def prelu(x: int, alpha: int, of: Sequence[Parameters], bounds: Range) -> int:
@@ -297,7 +300,8 @@ def power(a: int) -> int:
     return found
 
 
-def softmax_in_fixed_point(codes: Sequence[int], scale: float, beta: float, bounds: Range) -> list[int]:
+def softmax_in_fixed_point(codes: Sequence[int], scale: float, beta: float, bounds: Range) -> tuple[int, list[int]]:
+    """The reciprocal of the sum, and the output."""
     m, e = litert_multiplier(min(float(Fraction(beta) * Fraction(scale)) * 2.0**26, 2.0**31 - 1))
     radius = 31 * 2**26 // 2**e
     found = []
@@ -311,7 +315,7 @@ def softmax_in_fixed_point(codes: Sequence[int], scale: float, beta: float, boun
     for _ in range(3):
         x += high_32(x, 2**29 - high_32(half, x)) * 4
     x = min(x * 2, 2**31 - 1)
-    return [
+    return x, [
         bounds[0] if each is None else clamped(away(high_32(x, each), 12 - zeros + 23) + bounds[0], bounds)
         for each in found
     ]

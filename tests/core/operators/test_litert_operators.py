@@ -102,8 +102,9 @@ def test_subtract() -> None:
     for rng, name, kernel in cases():
         a, b, parameters = pair("SUB", rng, name)
         inputs = {"input1": tensor(element(name, parameters[0]), a), "input2": tensor(element(name, parameters[1]), b)}
+        attributes = {"output_type": parse_type(element(name, parameters[2])), "kernel": kernel, "trace": True}
         try:
-            found = ours("SUB", inputs, kernel, (name, parameters[2]))
+            found = run("litert.SUB", inputs, attributes)
         except RequantError:
             # The last factor is not below 1.
             refused += 1
@@ -112,9 +113,9 @@ def test_subtract() -> None:
             )
             continue
         pairs = zip(a.tolist(), b.tolist(), strict=True)
-        assert found.tolist() == [oracle.subtract(*each, parameters, BOUNDS[name], kernel) for each in pairs], (
-            parameters
-        )
+        expected = [oracle.subtract(*each, parameters, BOUNDS[name], kernel) for each in pairs]
+        stages = zip(found["difference"].tolist(), found["output"].tolist(), strict=True)
+        assert [*stages] == expected, parameters
     assert refused < ROUNDS
 
 
@@ -278,14 +279,23 @@ def test_softmax() -> None:
         codes = draw(rng, name, 3, int(rng.integers(1, 12))) // int(rng.choice([1, 16]))
         beta = float(np.float32(rng.choice([1.0, 0.5, 2.7])))
         y = (2.0**-15, 0) if name == "i16" else (2.0**-8, BOUNDS[name][0])
-        found = ours("SOFTMAX", {"input": tensor(element(name, (scale, 0)), codes)}, kernel, (name, y), beta=beta)
-        for row, expected in zip(found.tolist(), codes.tolist(), strict=True):
+        inputs = {"input": tensor(element(name, (scale, 0)), codes)}
+        attributes = {"output_type": parse_type(element(name, y)), "kernel": kernel, "beta": beta, "trace": True}
+        found = run("litert.SOFTMAX", inputs, attributes)
+        for index, (row, given) in enumerate(zip(found["output"].tolist(), codes.tolist(), strict=True)):
             if name == "i16":
-                assert row == oracle.softmax_of_i16(expected, scale, beta, tables)
+                assert row == oracle.softmax_of_i16(given, scale, beta, tables)
             elif kernel == "reference":
-                assert row == oracle.softmax_in_fixed_point(expected, scale, beta, BOUNDS[name])
+                expected = oracle.softmax_in_fixed_point(given, scale, beta, BOUNDS[name])
+                assert (found["inverse"][index, 0], row) == expected
             else:
-                assert row == oracle.softmax_in_f32(expected, scale, beta, BOUNDS[name])
+                assert row == oracle.softmax_in_f32(given, scale, beta, BOUNDS[name])
+
+
+def test_softmax_of_u8_adds_a_half_in_f32() -> None:
+    """One ulp below a half and a half are 1 in f32."""
+    inputs = {"input": tensor("!quant.uniform<u8:f32, 1.712585687637329>", [[255, 255, 255, 252]])}
+    assert ours("SOFTMAX", inputs, "optimized", ("u8", (2.0**-8, 0))).tolist() == [[85, 85, 85, 1]]
 
 
 def test_softmax_of_a_row_that_ends_litert() -> None:
@@ -357,34 +367,48 @@ def test_pad() -> None:
     assert ours("PAD", inputs, "xnnpack").tolist() == [[7, 7, 7, 7], [1, 2, 7, 7]]
 
 
+def check_resized(name: str, x: Array, after: list[int], kernel: str, *, align: bool, half: bool) -> None:
+    inputs = {"input": tensor(element(name, (0.5, 0)), x[None, :, :, None]), "size": tensor("i32", after)}
+    flags: dict[str, Any] = {"align_corners": align, "half_pixel_centers": half}
+    nearest = ours("RESIZE_NEAREST_NEIGHBOR", inputs, kernel, **flags)[0, :, :, 0]
+    bilinear = ours("RESIZE_BILINEAR", inputs, kernel, **flags)[0, :, :, 0]
+    for index in np.ndindex(*after):
+        axes = list(zip(index, x.shape, after, strict=True))
+        i, j = (oracle.nearest_index(*each, align=align, half=half) for each in axes)
+        assert nearest[index] == x[i, j]
+        if kernel == "xnnpack" and name != "i16":
+            place: Any = oracle.place_of_11_bits
+        else:
+            place = oracle.place_of_f32 if name == "u8" else oracle.place_of_10_bits
+        (top, bottom, down), (left, right, along) = (place(*each, align=align, half=half) for each in axes)
+        corners = [int(x[r, c]) for r in (top, bottom) for c in (left, right)]
+        if kernel == "xnnpack" and name != "i16":
+            expected = oracle.bilinear_of_11_bits(corners, down, along)
+        elif name == "u8":
+            expected = oracle.bilinear_of_f32(corners, down, along, kernel)
+        else:
+            expected = oracle.bilinear_of_10_bits(corners, down, along)
+        assert bilinear[index] == expected, (x.shape, after, flags, index)
+
+
 def test_resize() -> None:
     for rng, name, kernel in cases():
         before, after = rng.integers(1, 8, 2).tolist(), rng.integers(1, 12, 2).tolist()
         align, half = [(False, False), (True, False), (False, True)][rng.integers(3)]
-        x = draw(rng, name, *before)
-        inputs = {
-            "input": tensor(element(name, (0.5, 0)), x[None, :, :, None]), "size": tensor("i32", after)
-        }  # fmt: skip
-        flags: dict[str, Any] = {"align_corners": align, "half_pixel_centers": half}
-        nearest = ours("RESIZE_NEAREST_NEIGHBOR", inputs, kernel, **flags)[0, :, :, 0]
-        bilinear = ours("RESIZE_BILINEAR", inputs, kernel, **flags)[0, :, :, 0]
-        for index in np.ndindex(*after):
-            axes = list(zip(index, before, after, strict=True))
-            i, j = (oracle.nearest_index(*each, align=align, half=half) for each in axes)
-            assert nearest[index] == x[i, j]
-            if kernel == "xnnpack" and name != "i16":
-                place: Any = oracle.place_of_11_bits
-            else:
-                place = oracle.place_of_f32 if name == "u8" else oracle.place_of_10_bits
-            (top, bottom, down), (left, right, along) = (place(*each, align=align, half=half) for each in axes)
-            corners = [int(x[r, c]) for r in (top, bottom) for c in (left, right)]
-            if kernel == "xnnpack" and name != "i16":
-                expected = oracle.bilinear_of_11_bits(corners, down, along)
-            elif name == "u8":
-                expected = oracle.bilinear_of_f32(corners, down, along, kernel)
-            else:
-                expected = oracle.bilinear_of_10_bits(corners, down, along)
-            assert bilinear[index] == expected, (before, after, flags, index)
+        check_resized(name, draw(rng, name, *before), after, kernel, align=align, half=half)
+
+
+@pytest.mark.parametrize("kernel", ["reference", "optimized"])
+@pytest.mark.parametrize(
+    ("image", "after", "half"),
+    [
+        ([[251, 97, 175], [243, 166, 215], [176, 180, 99]], [29, 24], False),
+        ([[65, 82, 184], [152, 129, 86], [194, 100, 84], [227, 67, 58]], [21, 18], True),
+    ],
+)
+def test_the_order_of_a_sum_of_corners(image: list[list[int]], after: list[int], half: bool, kernel: str) -> None:
+    """Images of which each order of products and sums in f32 makes another."""
+    check_resized("u8", np.array(image), after, kernel, align=False, half=half)
 
 
 def test_batch_matmul() -> None:

@@ -109,8 +109,8 @@ def _fixed_point(rows: Array, x: Quantized, y: Quantized, beta: float) -> Stages
     rescaled = _away(_product(inverse, found), 12 - zeros + 23)
     stored = np.where(near.take(place), rescaled + y.lowest, y.lowest)
     return {
-        "power": found.astype(np.int32), "total": total.astype(np.int32), "scaled": rescaled.astype(np.int32),
-        "output": y.saturated(stored),
+        "power": found.astype(np.int32), "total": total.astype(np.int32), "inverse": inverse.astype(np.int32),
+        "scaled": rescaled.astype(np.int32), "output": y.saturated(stored),
     }  # fmt: skip
 
 
@@ -170,8 +170,8 @@ def _wide(rows: Array, x: Quantized, y: Quantized, beta: float) -> Stages:
     inverse = _looked_up(shifted, _table(True))
     rescaled = (power * inverse + (np.int64(1) << (30 - zeros))) >> (31 - zeros)
     return {
-        "power": power.astype(np.int32), "total": total.astype(np.int32), "scaled": rescaled.astype(np.int32),
-        "output": np.clip(rescaled, 0, 32767).astype(np.int16),
+        "power": power.astype(np.int32), "total": total.astype(np.int32), "inverse": inverse.astype(np.int32),
+        "scaled": rescaled.astype(np.int32), "output": np.clip(rescaled, 0, 32767).astype(np.int16),
     }  # fmt: skip
 
 
@@ -207,6 +207,7 @@ SOFTMAX = described(
     stages=(
         stage("power", "E: 31 bits behind the point, of i16 15 bits.", I32),
         stage("total", "S.", I32),
+        stage("inverse", "R, one for each row.", I32),
         stage("scaled", "The result before the lowest value is added.", I32),
         stage("real_power", "e, of optimized and xnnpack.", F32),
         stage("real_total", "S in f32.", F32),

@@ -77,7 +77,8 @@ def test_fully_connected(profile: str, resolver: Any, of_weights: str) -> None:
     )
     rng = np.random.default_rng(11)
     for index in range(CASES):
-        rows, depth, columns = int(rng.integers(1, 200)), int(rng.integers(1, 200)), int(rng.integers(2, 200))
+        rows = int(rng.integers(1, 200 if of_weights == "i8" else 800))
+        depth, columns = int(rng.integers(1, 200)), int(rng.integers(2, 200))
         x_side = per_tensor("i8", scale(rng), int(rng.integers(-128, 128)))
         scales = weight_scales(rng, 1 if index % 3 == 0 else columns)
         shifted = index % 6 == 0 and of_weights == "i8"

@@ -190,6 +190,7 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) --group triton -o requirements/triton.lock
 	$(BIN)/uv pip compile $(UV) --group checkpoints -c requirements/check.lock -o requirements/checkpoints.lock
 	$(BIN)/uv pip compile $(UV) --no-deps --group interop-bare -o requirements/interop-bare.lock
+	$(BIN)/uv pip compile $(UV) --no-deps --no-build-isolation --group fouroversix -o requirements/fouroversix.lock
 
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
@@ -252,8 +253,10 @@ $(VENV)-torch-%/done: requirements/check.lock
 	@touch $@
 
 # Beside torch, which the lock leaves out; llm-compressor asks for older versions than it runs with, so without dependencies.
-$(CHECKPOINTS)/checkpoints.done: requirements/checkpoints.lock $(CHECKPOINTS)/done
+$(CHECKPOINTS)/checkpoints.done: requirements/checkpoints.lock requirements/fouroversix.lock $(CHECKPOINTS)/done
 	$(CHECKPOINTS)/$(INSTALL) --no-deps -r requirements/checkpoints.lock -r requirements/interop-bare.lock
+	@# Built with the torch that is there, without kernels for GPUs.
+	FORCE_BUILD=1 SKIP_CUDA_BUILD=1 $(CHECKPOINTS)/$(INSTALL) --no-deps --no-build-isolation -r requirements/fouroversix.lock
 	@touch $@
 
 $(VENV)-generators/done: requirements/generators.lock

@@ -238,7 +238,7 @@ def quantize_blocks(
     format: Literal['mxfp8_e4m3', 'mxfp8_e5m2', 'mxfp6_e2m3', 'mxfp6_e3m2', 'mxfp4_e2m1', 'mxint8', 'nvfp4', 'Q8_0', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1'],
     *,
     input_type: str | Type | None = ...,
-    rule: Literal['ocp', 'tosa', 'floor', 'ceil', 'even', 'rceil', 'torchao', 'compressed_tensors', 'model_optimizer', 'transformer_engine'] = ...,
+    rule: Literal['ocp', 'tosa', 'floor', 'ceil', 'even', 'rceil', 'torchao', 'compressed_tensors', 'model_optimizer', 'fouroversix', 'fouroversix_mae', 'fouroversix_abs_max', 'transformer_engine'] = ...,
     global_scale: str | float = ...,
 ) -> dict[str, Any]:
     """Quantize a tensor to a block format, deriving the shared scales.
@@ -251,7 +251,8 @@ def quantize_blocks(
     Q4_0, Q4_1, Q5_0, Q5_1.
     rule: Whose scales. MX formats: `ocp` to `rceil`, the rule for the shared exponent. nvfp4: `ocp` for divisions, or
     `torchao` to `transformer_engine`, whose number `global_scale` then is. GGUF: `ocp`. One of ocp, tosa, floor, ceil,
-    even, rceil, torchao, compressed_tensors, model_optimizer, transformer_engine.
+    even, rceil, torchao, compressed_tensors, model_optimizer, fouroversix, fouroversix_mae, fouroversix_abs_max,
+    transformer_engine.
     global_scale: nvfp4 only: `derived` (the default: from the largest magnitude), `absent`, or a number, also as text.
     It is read as the nearest binary64, which is rounded to f32.
 
@@ -268,7 +269,7 @@ def dequantize_blocks(
     scales: ArrayLike | None = ...,
     blocks: ArrayLike | None = ...,
     global_scale: str | float | None = ...,
-    rule: Literal['torchao', 'compressed_tensors', 'model_optimizer', 'transformer_engine'] | None = ...,
+    rule: Literal['torchao', 'compressed_tensors', 'model_optimizer', 'fouroversix', 'fouroversix_mae', 'fouroversix_abs_max', 'transformer_engine'] | None = ...,
 ) -> NDArray[Any]:
     """Dequantize a tensor in a block format to f32.
 
@@ -282,7 +283,8 @@ def dequantize_blocks(
     output_type: The type of the result, such as tensor<4x64xf32>.
     global_scale: nvfp4 only: the tensor-level scale, a number or its text. Default: block scales only.
     rule: nvfp4 only: the library whose global scale it is. Default: real numbers are element * (scale * global scale).
-    One of torchao, compressed_tensors, model_optimizer, transformer_engine.
+    One of torchao, compressed_tensors, model_optimizer, fouroversix, fouroversix_mae, fouroversix_abs_max,
+    transformer_engine.
 
     Source: OCP Microscaling Formats 1.0; NVIDIA NVFP4; ggml.
     """

@@ -174,7 +174,64 @@ def global_scale_by(rule: str, values: list[float]) -> float:
         return 1.0 if math.isinf(whole) else whole
     if rule == "transformer_engine":
         return float(_finite(2688 / largest)) if largest else 1.0
+    if rule in FOUR_OVER_SIX:
+        return float(largest)
     return f32(largest / 2688)
+
+
+FOUR_OVER_SIX = {"fouroversix": "mse", "fouroversix_mae": "mae", "fouroversix_abs_max": "abs_max"}
+
+
+def _times(a: float, b: float) -> float:
+    """f32(a * b) of numbers that are not NaN, none of them 0 where the other is infinite."""
+    return math.copysign(math.inf, a * b) if math.isinf(a) or math.isinf(b) else f32(Fraction(a) * Fraction(b))
+
+
+def _plus(a: float, b: float) -> float:
+    """f32(a + b) of numbers that are not opposite infinities."""
+    return a + b if math.isinf(a) or math.isinf(b) else f32(Fraction(a) + Fraction(b))
+
+
+def _candidate(block: list[float], ideal: Fraction, decode: Fraction, whole: float) -> tuple[Block, list[float]]:
+    """A block with a scale, and the distances of its real numbers from the block's."""
+    code = nearest("f8E4M3FN", ideal)
+    assert code is not None
+    scale = value_of("f8E4M3FN", code)
+    assert isinstance(scale, Fraction)
+    codes, distances = [], []
+    factor = Fraction(f32(1 / Fraction(f32(decode * scale)))) if scale else Fraction(0)
+    for x in block:
+        scaled = Fraction(f32(Fraction(x) * factor))
+        element = saturated("f4E2M1FN", abs(scaled), negative=scaled < 0)
+        magnitude = value_of("f4E2M1FN", element & 7)
+        assert isinstance(magnitude, Fraction)
+        if abs(scaled) >= 7:
+            element, magnitude = 8, Fraction(8)
+        product = _times(float(magnitude * scale * (-1 if scaled < 0 else 1)), whole)
+        real = product if math.isinf(product) else f32(Fraction(product) / 1536)
+        codes.append(element)
+        distances.append(abs(_plus(real, -x)))
+    return Block(code, codes), distances
+
+
+def _error_of(kind: str, distances: list[float]) -> float:
+    if kind == "abs_max":
+        return max(distances)
+    errors = [_times(each, each) if kind == "mse" else each for each in distances]
+    total = 0.0
+    for lane in range(8):
+        total = _plus(total, _plus(errors[lane], errors[lane + 8]))
+    return total
+
+
+def four_over_six(rule: str, block: list[float], largest: float) -> Block:
+    """One block of finite numbers by fouroversix 1.0.5, as its PyTorch reference says."""
+    encode = Fraction(f32(1536 / Fraction(largest)))
+    decode = Fraction(f32(1 / encode))
+    of_six = _finite(_finite(max(Fraction(abs(x)) for x in block) / 6) * encode)
+    six, four = (_candidate(block, each, decode, largest) for each in (of_six, _finite(of_six * Fraction(3, 2))))
+    kind = FOUR_OVER_SIX[rule]
+    return four[0] if _error_of(kind, four[1]) < _error_of(kind, six[1]) else six[0]
 
 
 def _ideal_scale(rule: str, amax: Fraction, whole: Fraction) -> Fraction:
@@ -205,6 +262,8 @@ DIVIDING = ("compressed_tensors", "model_optimizer")
 def quantize_nvfp4_by(rule: str, block: list[float], global_scale: float) -> Block:
     """One block of finite numbers by torchao 0.18.0, compressed-tensors 0.20.0, ModelOpt 0.47.0 or TransformerEngine's
     f32 path, as their sources say; 1 is torchao's form without a global scale."""
+    if rule in FOUR_OVER_SIX:
+        return four_over_six(rule, block, global_scale)
     whole = Fraction(global_scale)
     ideal = _ideal_scale(rule, max(Fraction(abs(x)) for x in block), whole)
     code = nearest("f8E4M3FN", min(ideal, Fraction(448)))
@@ -229,6 +288,9 @@ def dequantize_nvfp4_by(rule: str, element: int, scale: Fraction, global_scale: 
     whole = Fraction(global_scale)
     magnitude = value_of("f4E2M1FN", element & 7)
     assert isinstance(magnitude, Fraction)
+    if rule in FOUR_OVER_SIX:
+        real = f32(Fraction(_times(float(magnitude * scale), global_scale)) / 1536)
+        return math.copysign(real, -1 if element >= 8 else 1)
     factor = f32(scale / whole if rule == "compressed_tensors" else scale * whole)
     negative = element > 8 or (element == 8 and rule != "model_optimizer")
     return math.copysign(f32(magnitude * Fraction(factor)), -1 if negative else 1)

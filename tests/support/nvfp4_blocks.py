@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,3 +44,35 @@ def hostile_blocks(rng: np.random.Generator, largest: float, count: int) -> Arra
         zeros[1, 2], zeros[2] = largest, np.float32(1e-44)
     found = np.concatenate([at_ties, of_scales, wide, zeros]) * rng.choice([np.float32(-1), np.float32(1)], BLOCK)
     return np.asarray(np.clip(found, np.float32(-largest), np.float32(largest)), np.float32)
+
+
+def _difference_of_errors(blocks: Array, largest: float, power: int) -> Array:
+    """By how much the error of 4 is above that of 6, in f64."""
+    errors = []
+    for expansion in (1, 1.5):
+        largest_of_blocks = np.abs(blocks).max(axis=1, keepdims=True)
+        scales = (largest_of_blocks * (256 / largest) * expansion).astype(ml_dtypes.float8_e4m3fn).astype(np.float64)
+        units = scales * largest / 1536
+        elements = (blocks / np.where(units, units, 1)).astype(ml_dtypes.float4_e2m1fn).astype(np.float64)
+        errors.append((np.abs(elements * units - blocks) ** power).sum(axis=1))
+    return np.asarray(errors[1] - errors[0])
+
+
+def undecided_blocks(rng: np.random.Generator, largest: float, count: int, power: int) -> Array:
+    """Blocks whose squared errors (`power` 2) or absolute ones (1) by 4 and by 6 are equal but for some ulps."""
+    blocks = (rng.uniform(-1, 1, (count, BLOCK)) * largest * np.exp2(rng.uniform(-6, 0, (count, 1)))).astype(np.float32)
+    blocks[0, 0] = largest
+    place = rng.integers(1, BLOCK, count)
+    rows = np.arange(count)
+    low, high = blocks.copy(), blocks.copy()
+    high[rows, place] *= np.float32(1.3)
+    positive = _difference_of_errors(high.astype(np.float64), largest, power) > 0
+    kept = positive != (_difference_of_errors(low.astype(np.float64), largest, power) > 0)
+    for _ in range(40):
+        middle = low.copy()
+        middle[rows, place] = (low[rows, place] + high[rows, place]) / 2
+        like_high = (_difference_of_errors(middle.astype(np.float64), largest, power) > 0) == positive
+        high, low = np.where(like_high[:, None], middle, high), np.where(like_high[:, None], low, middle)
+    near = np.concatenate([low[kept], high[kept]])
+    near[0, 0] = largest
+    return np.asarray(np.clip(near, np.float32(-largest), np.float32(largest)), np.float32)

@@ -15,7 +15,7 @@ from requant.convert.blocks.nvfp4 import BLOCK, GlobalScale, Nvfp4Rule, Nvfp4Ten
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import subject, systems
 from tests.interop.seed_of_the_day import generator
-from tests.support.nvfp4_blocks import Array, hostile_blocks
+from tests.support.nvfp4_blocks import Array, hostile_blocks, undecided_blocks
 
 torch: Any = pytest.importorskip("torch")
 pytest.importorskip("torchao", reason="the libraries of NVFP4 are in the environment of the checkpoints only")
@@ -24,10 +24,14 @@ from tests.interop.blocks.torchao_formats import formats, in_bytes  # noqa: E402
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
 
+FOUR_OVER_SIX = {
+    Nvfp4Rule.FOUROVERSIX: "mse", Nvfp4Rule.FOUROVERSIX_MAE: "mae", Nvfp4Rule.FOUROVERSIX_ABS_MAX: "abs_max"
+}  # fmt: skip
 SYSTEMS = {
     Nvfp4Rule.TORCHAO: systems.TORCHAO,
     Nvfp4Rule.COMPRESSED_TENSORS: systems.COMPRESSED_TENSORS,
     Nvfp4Rule.MODEL_OPTIMIZER: systems.MODEL_OPTIMIZER,
+    **dict.fromkeys(FOUR_OVER_SIX, systems.FOUROVERSIX),
 }
 LARGEST = (1.0, 3.7, 0.012345, 2688.0, 1e30, 3.4e38, 1e-30, 2.0**-100 / 3)
 """Down to where a global scale has a reciprocal."""
@@ -87,7 +91,34 @@ class ModelOptimizer:
         return made.dequantize(torch.float32, scale=scales, double_scale=torch.tensor(whole), block_sizes={-1: BLOCK})
 
 
+class FourOverSix:
+    """What the package's backend without a GPU is."""
+
+    def __init__(self, error: str) -> None:
+        self._error = error
+
+    def quantize(self, values: Any, given: float | None) -> tuple[float, Any, Any]:
+        if self._error != "abs_max" and torch.backends.cpu.get_cpu_capability() == "AVX512":
+            pytest.skip("torch adds the errors in another order")
+        rule = import_module("fouroversix.utils").ScaleRule(self._error)
+        packed, scales, whole = import_module("fouroversix.quantize.pytorch.reference").quantize_to_fp4(
+            values, torch.tensor(given) if given else None, scale_rule=rule, use_blackwell_scale_layout=False
+        )
+        return float(whole), scales, packed
+
+    def dequantize(self, packed: Any, scales: Any, whole: float) -> Any:
+        quantized = import_module("fouroversix.quantize")
+        of = import_module("fouroversix.utils")
+        shape = (len(packed), packed.shape[1] * 2)
+        tensor = quantized.QuantizedTensor(
+            packed, scales, torch.tensor(whole), of.DataType.nvfp4, shape, of.ScaleRule(self._error), shape,
+            values_are_packed=True, scale_factors_are_in_blackwell_layout=False,
+        )  # fmt: skip
+        return quantized.dequantize(tensor, torch.float32, intermediate_dtype=torch.float32)
+
+
 LIBRARIES: dict[Nvfp4Rule, Any] = {
+    **{rule: FourOverSix(error) for rule, error in FOUR_OVER_SIX.items()},
     Nvfp4Rule.TORCHAO: Torchao(),
     Nvfp4Rule.COMPRESSED_TENSORS: CompressedTensors(),
     Nvfp4Rule.MODEL_OPTIMIZER: ModelOptimizer(),
@@ -119,11 +150,37 @@ def test_quantize(rule: Nvfp4Rule) -> None:
         derived = quantize_nvfp4(values, rule=rule)
         compared(comparison, values, derived, library.quantize(torch.from_numpy(values.copy()), None))
         some = values[: TOGETHER // 8]
-        for factor in (1 / 64, 0.77, 64.0) if 1e-20 < largest < 1e30 else ():
+        # A tensor cannot have more than its largest magnitude, which is what "four over six" is given.
+        factors = (1.0, 1.3, 64.0) if rule in FOUR_OVER_SIX else (1 / 64, 0.77, 64.0)
+        for factor in factors if 1e-20 < largest < 1e30 else ():
             given = float(np.float32((derived.global_scale or 1.0) * factor))
             ours = quantize_nvfp4(some, given, rule)
             compared(comparison, some, ours, library.quantize(torch.from_numpy(some.copy()), given))
     comparison.finish(1_000_000)
+
+
+@pytest.mark.parametrize(("rule", "power"), [(Nvfp4Rule.FOUROVERSIX, 2), (Nvfp4Rule.FOUROVERSIX_MAE, 1)])
+def test_errors_that_are_nearly_equal(rule: Nvfp4Rule, power: int) -> None:
+    """Where the order of the sum decides between four and six."""
+    rng = generator(156)
+    comparison = Comparison(f"{rule} nvfp4 quantize", SYSTEMS[rule], subject.blocks("nvfp4", "quantize"))
+    for largest in (1.0, 3.7, 1e10):
+        values = undecided_blocks(rng, largest, 40_000, power)
+        compared(
+            comparison,
+            values,
+            quantize_nvfp4(values, rule=rule),
+            LIBRARIES[rule].quantize(torch.from_numpy(values), None),
+        )
+    comparison.finish(500_000)
+
+
+def test_the_largest_of_a_block_of_small_numbers_are_lost() -> None:
+    """fouroversix-eight in docs/errata.md."""
+    values = np.zeros((2, 16), np.float32)
+    values[0, 0], values[1, :3] = 1.0, (1.1e-5, -1.1e-5, 5e-6)
+    _, scales, packed = FourOverSix("abs_max").quantize(torch.from_numpy(values), None)
+    assert (in_bytes(scales)[1], nibbles(packed)[1, :3].tolist()) == (1, [8, 8, 6])
 
 
 def test_one_level() -> None:

@@ -58,6 +58,7 @@ COMPRESSED_TENSORS = installed("compressed-tensors", "compressed-tensors")
 EXECUTORCH = installed("ExecuTorch", "executorch")
 FBGEMM = installed("FBGEMM", "torch")
 """Torch's library has it."""
+FOUROVERSIX = installed("fouroversix", "fouroversix")
 GEMMLOWP = System("gemmlowp", lambda: f"libgemmlowp-dev {GEMMLOWP_VERSION.read_text(encoding='utf-8').strip()}")
 GFLOAT = installed("gfloat", "gfloat")
 GGUF = installed("gguf", "gguf")

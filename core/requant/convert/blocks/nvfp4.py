@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.convert.blocks.blocking import block_count, check_length, flat_f32
+from requant.convert.blocks.four_over_six import BlockError, dequantize_four_over_six, quantize_four_over_six
 from requant.convert.float_encoding import Encoder, encoder
 from requant.convert.small_floats import check_codes, decode_table
 from requant.errors import ParameterError, PreconditionError, UnsupportedError
@@ -65,6 +66,15 @@ class Nvfp4Rule(StrEnum):
 
     MODEL_OPTIMIZER = "model_optimizer"
     """g = a / 2688; s = E4M3(max(b / (6 * g), 2^-9)), of 1 where b / (6 * g) is 0; element = E2M1(x / (s * g) + 0)."""
+
+    FOUROVERSIX = "fouroversix"
+    """"Four over six" by the squared error (`four_over_six`). The global scale is a."""
+
+    FOUROVERSIX_MAE = "fouroversix_mae"
+    """The same by the sum of magnitudes."""
+
+    FOUROVERSIX_ABS_MAX = "fouroversix_abs_max"
+    """The same by the largest error."""
 
     TRANSFORMER_ENGINE = "transformer_engine"
     """S = min(2688 / a, largest f32), 1 if a = 0; s = E4M3(b * (S * (1 / 6)));
@@ -168,6 +178,13 @@ _STEPS = {
 }
 
 
+_FOUR_OVER_SIX = {
+    Nvfp4Rule.FOUROVERSIX: BlockError.MSE,
+    Nvfp4Rule.FOUROVERSIX_MAE: BlockError.MAE,
+    Nvfp4Rule.FOUROVERSIX_ABS_MAX: BlockError.ABS_MAX,
+}
+
+
 @cache
 def _saturating(target: str) -> Encoder:
     found = encoder(profile_named("ptx").cast_rule(), target)
@@ -179,7 +196,6 @@ def _quantize_by_steps(
     source: Array, scales: Array, elements: Array, rule: Nvfp4Rule, given: float | GlobalScale
 ) -> np.float32 | None:
     """Write scales and elements by a library's rule, and return the global scale."""
-    steps = _STEPS[rule]
     if given is GlobalScale.ABSENT and rule is not Nvfp4Rule.TORCHAO:
         raise UnsupportedError(f"rule {rule} always has a global scale", pointer="/global_scale")
     patterns = np.empty(scales.size, np.int32)
@@ -187,6 +203,13 @@ def _quantize_by_steps(
     of_blocks = patterns.view("<f4")
     largest = patterns.max(initial=0).view("<f4")
     _check_finite(largest, source, f"for which rule {rule} has no elements")
+    if rule in _FOUR_OVER_SIX:
+        with np.errstate(over="ignore"):
+            whole = largest if given is GlobalScale.DERIVED else np.float32(given)
+        encoders = _saturating(_SCALE), _saturating(_ELEMENT)
+        quantize_four_over_six(source, of_blocks, scales, elements, whole, _FOUR_OVER_SIX[rule], encoders)
+        return whole
+    steps = _STEPS[rule]
     counts = np.zeros(4, np.int64)
     with np.errstate(all="ignore"):
         if given is GlobalScale.ABSENT:
@@ -261,6 +284,9 @@ def dequantize_nvfp4(tensor: Nvfp4Tensor, rule: Nvfp4Rule | None = None) -> Arra
         table = table + np.float32(0)
     with np.errstate(all="ignore"):
         scales = decode_table(_SCALE)[tensor.scales]
+        if rule in _FOUR_OVER_SIX:
+            dequantize_four_over_six(tensor.elements, scales, factor, target)
+            return target.reshape(tensor.shape)
         scales = scales / factor if rule is Nvfp4Rule.COMPRESSED_TENSORS else scales * factor
     kernels.scale_blocks(tensor.elements, table, scales, BLOCK, target)
     return target.reshape(tensor.shape)

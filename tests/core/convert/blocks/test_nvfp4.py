@@ -21,7 +21,7 @@ from tests.oracles import blocks as oracle
 from tests.oracles.quantization import f32
 from tests.oracles.small_floats import value_of
 from tests.support import cases
-from tests.support.nvfp4_blocks import hostile_blocks
+from tests.support.nvfp4_blocks import hostile_blocks, undecided_blocks
 
 GIVEN = (1.0, 0.0123, 3.7, 2.0**-143, 2.0**119, 1e-30, 1e30)
 
@@ -145,7 +145,9 @@ def test_rules_of_libraries(rule: Nvfp4Rule, largest: float) -> None:
     derived = quantize_nvfp4(x, rule=rule)
     assert derived.global_scale == oracle.global_scale_by(rule, x.ravel().tolist())
     assert_blocks_by(rule, x, derived, derived.global_scale)
-    for factor in (1 / 64, 64.0, 1e4) if 1e-20 < largest < 1e30 else ():
+    # Of "four over six" it is the largest magnitude itself, or more.
+    factors = (1.0, 64.0, 1e4) if rule in oracle.FOUR_OVER_SIX else (1 / 64, 64.0, 1e4)
+    for factor in factors if 1e-20 < largest < 1e30 else ():
         whole = f32(Fraction(derived.global_scale * factor))
         some = x[-40:]
         assert_blocks_by(rule, some, quantize_nvfp4(some, whole, rule), whole)
@@ -162,6 +164,14 @@ def test_many_global_scales_of_libraries(rule: Nvfp4Rule) -> None:
         assert_blocks_by(rule, x, tensor, tensor.global_scale)
 
 
+@pytest.mark.parametrize(("rule", "power"), [(Nvfp4Rule.FOUROVERSIX, 2), (Nvfp4Rule.FOUROVERSIX_MAE, 1)])
+def test_errors_that_are_nearly_equal(rule: Nvfp4Rule, power: int) -> None:
+    """Where the order of the sum decides."""
+    x = undecided_blocks(np.random.default_rng(12), 3.7, 8000 if cases.EXHAUSTIVE else 800, power)
+    tensor = quantize_nvfp4(x, rule=rule)
+    assert_blocks_by(rule, x, tensor, tensor.global_scale or 0.0)
+
+
 def test_torchao_of_one_level() -> None:
     x = hostile_blocks(np.random.default_rng(10), 2688.0, 2000 if cases.EXHAUSTIVE else 80)
     tensor = quantize_nvfp4(x, GlobalScale.ABSENT, Nvfp4Rule.TORCHAO)
@@ -173,7 +183,7 @@ def test_torchao_of_one_level() -> None:
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (16,), (2, 3, 48)])
 def test_any_shape(rule: Nvfp4Rule | None, shape: tuple[int, ...]) -> None:
     values = np.arange(np.prod(shape), dtype="<f4").reshape(shape)
-    tensor = quantize_nvfp4(values, 1.0, rule)
+    tensor = quantize_nvfp4(values, 1000.0, rule)
     assert tensor.elements.size == values.size
     assert tensor.scales.size == values.size // BLOCK
 
@@ -189,9 +199,13 @@ def test_a_tensor_of_zeros_by_libraries() -> None:
     for rule in (Nvfp4Rule.TORCHAO, Nvfp4Rule.MODEL_OPTIMIZER):
         with pytest.raises(PreconditionError, match="too small"):
             quantize_nvfp4(zeros, rule=rule)
+    tensor = quantize_nvfp4(zeros, rule=Nvfp4Rule.FOUROVERSIX)
+    assert (tensor.global_scale, tensor.scales.tolist()) == (0.0, [0])
+    assert not tensor.elements.any()
+    assert not dequantize_nvfp4(tensor, Nvfp4Rule.FOUROVERSIX).any()
 
 
-@pytest.mark.parametrize("rule", [Nvfp4Rule.TORCHAO, Nvfp4Rule.COMPRESSED_TENSORS, Nvfp4Rule.MODEL_OPTIMIZER])
+@pytest.mark.parametrize("rule", [each for each in Nvfp4Rule if each is not Nvfp4Rule.TRANSFORMER_ENGINE])
 @pytest.mark.parametrize("whole", [1.0, 0.0123, 1e30])
 def test_libraries_dequantize(rule: Nvfp4Rule, whole: float) -> None:
     scales = np.arange(127, dtype="|u1")
@@ -212,7 +226,8 @@ def test_what_rules_of_libraries_refuse() -> None:
             with pytest.raises(PreconditionError, match=f"index 17 is not finite, for which rule {rule}") as caught:
                 quantize_nvfp4(x, 1.0, rule)
             assert caught.value.index == 17
-        for scale in (0.0, -1.0, float("nan"), float("inf"), 1e300):
+        # A largest magnitude that is none of the tensor's.
+        for scale in (0.0, -1.0, float("nan"), float("inf"), 1e300, *([0.5] if rule in oracle.FOUR_OVER_SIX else [])):
             with pytest.raises(ParameterError, match="cannot use the global scale"):
                 quantize_nvfp4(ones, scale, rule)
         if rule is not Nvfp4Rule.TORCHAO:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from requant.description import Kind, Operation, Option, TensorInput
 from requant.functions import DESCRIBED, documentation_of, gives_tensors, has_report, public_name, signature_of
-from requant.operators.operation import operation_of
+from requant.operations.operators import operation_of
 from requant.operators.registry import OPERATORS
 
 STUBS = Path(__file__).with_name("functions.pyi")

@@ -28,8 +28,8 @@ from requant.description import (
 from requant.errors.names import did_you_mean
 from requant.operations import OPERATIONS
 from requant.operations.explain import EXPLANATIONS
+from requant.operations.operators import operation_of
 from requant.operations.vectors import VECTORS
-from requant.operators.operation import operation_of
 from requant.operators.registry import OPERATORS
 
 # In memory numbers are never packed.

@@ -660,11 +660,12 @@ def identify(
 ) -> dict[str, Any]:
     """Find which rules give the observed outputs bit for bit, and which inputs tell those rules apart.
 
-    Calls of operations with their inputs and observed outputs, such as the layers of a dump.
+    Calls of operations, or of operators such as litert.MUL, with their inputs and observed outputs: the layers of a
+    dump.
 
     calls: Calls, each without the options that are asked for. A type of !quant.any leaves scale and zero point open;
     plain integers without multipliers leave those open.
-    suspects: Names of profiles, schemes, methods or formats; only these are tried. Default: all.
+    suspects: Names of profiles, schemes, methods, formats, kernels; only they are tried. Default: all.
     unknown_axis: The dimension along which there are several unknown scales, or multipliers. Default: one.
     unknown_block_sizes: The size of a block along each dimension, if each block has an unknown scale.
     derivations: Whether to look for what derives the scales of calls of quantize from their inputs. Default: only of

@@ -17,7 +17,7 @@ def test_arguments_and_choices_are_those_of_the_operations() -> None:
     operations = IDENTIFY.calls.operations
     listed = FORM.read_text().partition("export const OPERATIONS = {")[2]
     forms = dict(re.findall(r"^  (\w+): \{(.*?)^  \},", listed, re.MULTILINE | re.DOTALL))
-    assert set(operations) - set(forms) == {"compare", "derive_bias"}
+    assert {each for each in operations if "." not in each} - set(forms) == {"compare", "derive_bias"}
     for name, form in forms.items():
         operation = operations[name]
         asked = set(re.findall(r'\b(?:tensor|type|text|numbers|number|flag|choice)\("(\w+)"', form))

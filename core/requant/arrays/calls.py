@@ -59,7 +59,9 @@ class ArrayCall:
     def planned(self, options: Mapping[str, Any] | None = None) -> PlannedWork:
         """Plan the call, with more options that are read. Raise what the plan of the operation raises."""
         chosen = {**self.operation.defaults, **self.options, **(options or {})}
-        call = OperationCall(self.types, chosen, self.numbers, self.counts, self.untyped, self.limits, self.calls)
+        call = OperationCall(
+            self.types, chosen, self.numbers, self.counts, self.untyped, self.limits, self.calls, self.arrays
+        )
         return self.operation.plan(call)
 
     def result(self, work: PlannedWork) -> Result:

@@ -45,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None
         "calls",
         metavar="CALLS",
         help="a JSON file with the request of the route, - for the standard input; or the name of an operation, "
-        f"followed by the arguments of a call of it: {', '.join(given.operations)}",
+        "or of an operator, such as litert.MUL, followed by the arguments of a call of it: "
+        + ", ".join(name for name in given.operations if "." not in name),
     )
     # They depend on the operation, and are read when that is known.
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

@@ -118,7 +118,7 @@ def command_parser(*, with_operations: bool = True, operator: str = "") -> argpa
         operations = (*CONVERSIONS.values(), *EXPLANATIONS.values(), VECTORS, *OPERATIONS.values())
         described_here = {each.name: each for each in operations}
         if "." in operator and not operator.startswith("-"):
-            from requant.operators.operation import operation_of
+            from requant.operations.operators import operation_of
             from requant.operators.registry import operator_named
 
             described_here[operator] = operation_of(operator_named(operator))

@@ -117,7 +117,7 @@ class OperationCall:
     Values are read: a type is a `Type`, a choice of an enumeration its member, a list a tuple, a name what it stands
     for (`Option.read`), a group a mapping. An option that is absent and has no default is None. `counts`: how many
     tensors there are in the place of an input that takes several. `untyped`: the inputs of which only the shape is
-    known.
+    known. `arrays`: the data, where they are there already.
     """
 
     types: Mapping[str, TensorType]
@@ -127,6 +127,7 @@ class OperationCall:
     untyped: frozenset[str] = frozenset()
     limits: Limits = NO_LIMITS
     calls: Sequence[Any] = ()
+    arrays: Mapping[str, Array] = field(default_factory=dict)
 
     def has(self, *options: str) -> dict[str, Any]:
         """Return those of the options that have a value."""

@@ -41,6 +41,8 @@ _PAIRS = 1 << 16
 _ORDINARY = 48
 # Two f32 are beside each other after as many halvings, unless 0 is between them.
 _HALVINGS = 32
+# Of calls with as many elements every other one has its own shapes.
+_WHOLE = 1 << 14
 # A dimension that has no parameters of its own is this long at most.
 _LONGEST = 64
 
@@ -87,15 +89,38 @@ def _text(outputs: Iterable[Array]) -> bytes:
 def _drawn(call: ArrayCall, options: Mapping[str, Any], rng: np.random.Generator) -> Iterator[ArrayCall]:
     """Yield calls with other data, of few elements where the operation takes them with these options."""
     small = {name: TensorType(_short(each), each.element) for name, each in call.types.items()}
-    takes = _planned(options, replace(call, types=small))
-    types = small if takes else call.types
+    takes = _planned(options, _with_data(call, small, 0, np.random.default_rng(0)))
+    # Operators of images and of rows need their shapes.
+    whole = not takes or sum(each.size for each in call.arrays.values()) <= _WHOLE
     for number in range(_TRIALS):
-        arrays = {
-            name: _tensor(types[name if name in types else name.rpartition("_")[0]], each, number, rng)
-            for name, each in call.arrays.items()
-        }
-        numbers = {each.name: _numbers(each, call.numbers[each.name], number, rng) for each in _listed(call)}
-        yield replace(call, types=types, arrays=arrays, numbers={**call.numbers, **numbers})
+        types = call.types if whole and (not takes or number % 2) else small
+        yield _with_data(call, types, number, rng)
+
+
+def _with_data(call: ArrayCall, types: Mapping[str, TensorType], number: int, rng: np.random.Generator) -> ArrayCall:
+    """Return a call with other data of these types. `number`: which kind of data."""
+    kept = _parameters(call)
+    arrays = {
+        name: each
+        if name in kept
+        else _tensor(types[name if name in types else name.rpartition("_")[0]], each, number, rng)
+        for name, each in call.arrays.items()
+    }
+    numbers = {each.name: _numbers(each, call.numbers[each.name], number, rng) for each in _listed(call)}
+    types = {name: call.types[name] if name in kept else each for name, each in types.items()}
+    return replace(call, types=types, arrays=arrays, numbers={**call.numbers, **numbers})
+
+
+def _parameters(call: ArrayCall) -> set[str]:
+    """Return the inputs that are parameters of others: single numbers, and plain integers such as shapes and axes."""
+    plain = {
+        name
+        for name, each in call.types.items()
+        if isinstance(each.element, IntegerElement) and each.element.width > 16
+    }
+    single = {name for name, each in call.arrays.items() if each.size == 1}
+    found = plain | single
+    return set() if found >= set(call.types) else found
 
 
 def _at_steps(call: ArrayCall, candidate: Candidate) -> Iterator[ArrayCall]:

@@ -15,10 +15,12 @@ from requant.operations.fake_quantize import FAKE_QUANTIZE
 from requant.operations.identify import identify_operation
 from requant.operations.modules import LOWER
 from requant.operations.multipliers import DERIVE_MULTIPLIER
+from requant.operations.operators import operation_of
 from requant.operations.parameters import DERIVE_FROM_RANGE, DERIVE_FROM_TENSOR
 from requant.operations.parse_type import PARSE_TYPE
 from requant.operations.products import CONV2D, MATMUL
 from requant.operations.translate_type import TRANSLATE_TYPE
+from requant.operators.registry import OPERATORS
 
 _CALLED = (
     DERIVE_MULTIPLIER,
@@ -33,8 +35,10 @@ _CALLED = (
     CONV2D,
     ADD,
 )
-# What may be asked of them: which rules gave what was observed.
-IDENTIFY = identify_operation({each.name: each for each in (*CONVERSIONS.values(), *_CALLED)})
+# What may be asked of them, and of operators: which rules gave what was observed.
+IDENTIFY = identify_operation(
+    {each.name: each for each in (*CONVERSIONS.values(), *_CALLED, *map(operation_of, OPERATORS.values()))}
+)
 
 OPERATIONS: Mapping[str, Operation] = {
     each.name: each for each in (*_CALLED, IDENTIFY, EQUIVALENCE, PARSE_TYPE, TRANSLATE_TYPE, LOWER)

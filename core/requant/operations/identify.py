@@ -475,7 +475,8 @@ def identify_operation(operations: Mapping[str, Operation]) -> Operation:
         title="Identify the arithmetic",
         group="ops",
         summary="Find which rules give the observed outputs bit for bit, and which inputs tell those rules apart.",
-        request="Calls of operations with their inputs and observed outputs, such as the layers of a dump.",
+        request="Calls of operations, or of operators such as litert.MUL, with their inputs and observed outputs: the "
+        "layers of a dump.",
         source="the systems that the profiles and schemes are named after",
         inputs=(
             CallsInput(
@@ -490,7 +491,7 @@ def identify_operation(operations: Mapping[str, Operation]) -> Operation:
             Option(
                 name="suspects",
                 kind=Kind.TEXTS,
-                description="Names of profiles, schemes, methods or formats; only these are tried. Default: all.",
+                description="Names of profiles, schemes, methods, formats, kernels; only they are tried. Default: all.",
                 optional=True,
                 max_length=256,
             ),

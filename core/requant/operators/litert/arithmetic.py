@@ -15,7 +15,7 @@ import numpy as np
 
 from requant.calibration.ranges.rule import round_half_away
 from requant.convert.scaling import common_granularity, plan_scaling
-from requant.description import Array, Choices, Kind, TensorValue
+from requant.description import Array, Choices, Chooses, Kind, TensorValue
 from requant.errors import TypeFitError, UnsupportedError, default_pointer
 from requant.formats.elements import IntegerElement
 from requant.mlir.types import TensorType, UniformQuantizedType, UniformType
@@ -40,6 +40,7 @@ REFERENCE, OPTIMIZED, XNNPACK = "reference", "optimized", "xnnpack"
 KERNEL = Attribute(
     name="kernel",
     kind=Kind.TEXT,
+    chooses=Chooses.RULES,
     description="The LiteRT kernels to follow. Default: reference.",
     default=REFERENCE,
     choices=Choices(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from requant.description import Array, Choices, Kind
+from requant.description import Array, Choices, Chooses, Kind
 from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Work
 from requant.operators.onnx.operands import same_type, single
 from requant.operators.stages import F32, TRACE, Quantized, Real
@@ -31,6 +31,7 @@ NEON = "neon"
 KERNEL = Attribute(
     name="kernel",
     kind=Kind.TEXT,
+    chooses=Chooses.RULES,
     description="The kernel of mlas to follow.",
     default="avx2",
     choices=Choices("MlasKernel", ("avx2", NEON), "That of x86-64 with AVX2 and FMA, or that of 64-bit Arm."),

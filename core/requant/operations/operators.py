@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
+from requant.arrays.elements import flat_bits
 from requant.description import (
     Array,
     Choices,
+    Chooses,
     Kind,
     Operation,
     OperationCall,
@@ -19,12 +22,13 @@ from requant.description import (
     TensorValue,
     Trace,
 )
-from requant.errors import UnsupportedError, excerpt
+from requant.errors import TypeFitError, UnsupportedError, excerpt
 from requant.mlir.printer import print_type
 from requant.mlir.types import TensorType
 from requant.operators.checks import checked_call
-from requant.operators.description import Operator
+from requant.operators.description import Operator, Work
 from requant.operators.element_names import container
+from requant.plan.operands import static_shape
 
 
 def operation_of(operator: Operator) -> Operation:
@@ -74,6 +78,7 @@ def _choice_of_version(operator: Operator) -> list[Option]:
             description=implementations.description,
             default=operator.default_implementation,
             choices=Choices(implementations.name, implementations.values),
+            chooses=Chooses.RULES if len(implementations.values) > 1 else None,
         )
     ]
     if operator.versions:
@@ -102,13 +107,29 @@ def _planned(operator: Operator, call: OperationCall) -> PlannedWork:
         if call.options[each.name] is not None and call.options[each.name] != each.default
     }
 
-    def run(arrays: Mapping[str, Array]) -> Result:
-        operands = {name: TensorValue(call.types[name], array) for name, array in arrays.items()}
+    def work_on(arrays: Mapping[str, Array]) -> tuple[Work, Mapping[str, TensorValue]]:
+        given = {name: TensorValue(call.types[name], array) for name, array in arrays.items()}
         opset, implementation = call.options.get("opset"), call.options["implementation"]
-        checked = checked_call(operator, opset, implementation, operands, attributes)
-        found = operator.work_of(checked).run()
+        return operator.work_of(checked_call(operator, opset, implementation, given, attributes)), given
+
+    def run(arrays: Mapping[str, Array]) -> Result:
+        found = work_on(arrays)[0].run()
         outputs = {each.name: found[each.name] for each in operator.outputs}
         return Result(outputs, stages=found if len(found) > len(outputs) else {})
 
     operands = {name: _stored(type_) for name, type_ in call.types.items()}
-    return PlannedWork(operands=operands, run=run, byte_count=0)
+    if not call.arrays:
+        return PlannedWork(operands=operands, run=run, byte_count=0)
+    for name, each in operands.items():
+        if call.arrays[name].size != prod(static_shape(each.type)):
+            raise TypeFitError(f"{name} has {call.arrays[name].size} elements; its type has others")
+    work, given = work_on(
+        {name: flat_bits(call.arrays[name], each.dtype, each.type.element, name) for name, each in operands.items()}
+    )
+    return PlannedWork(
+        operands=operands,
+        run=run,
+        byte_count=work.working_bytes(given),
+        sums=work.elements,
+        products=work.products,
+    )

@@ -44,7 +44,7 @@ def count(name: str, compared: Iterable[Compared]) -> int:
 def of_onnxruntime() -> int:
     """Compare its operators. Return how many elements differ."""
     from requant.errors import RequantError
-    from tests.interop.operators import test_com_microsoft as cases
+    from tests.interop.operators import test_onnxruntime_operators as cases
     from tests.interop.operators.typed_arrays import operand
     from tests.support.operator_calls import run
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from tests.interop.conformance.records import record
 from tests.interop.conformance.subject import Subject
 from tests.interop.conformance.systems import System
-from tests.interop.quantized_case import Case
 
 Array = NDArray[Any]
 
@@ -75,8 +74,8 @@ class Comparison:
                 index, *values = shown[0]
                 self._witness = dict(zip(("input", "ours", "theirs"), map(str, values), strict=True))
                 self._witness |= {"what": str(what), "index": index}
-                if isinstance(what, Case) and self._subjects:
-                    self._witness["call"] = what.call(self._subjects[0].operation, source, theirs, wrong)
+                if self._subjects:
+                    self._witness |= _call_of(what, self._subjects[0], source, theirs, wrong)
 
     def leave_out(self, divergence: str, elements: int = 0) -> None:
         """Record that inputs of a deliberate divergence are not compared."""
@@ -94,3 +93,11 @@ class Comparison:
             )
         assert not self.differences, f"{len(self.differences)} conversions differ\n" + "\n".join(self.differences[:20])
         assert self.elements >= at_least, f"only {self.elements:,} elements were compared"
+
+
+def _call_of(what: object, subject: Subject, source: Array, theirs: Array, wrong: Array) -> dict[str, Any]:
+    """The call that shows what differs, of a conversion with parameters."""
+    # Not where clients are tested: their environment has no library.
+    from tests.interop.quantized_case import Case
+
+    return {"call": what.call(subject.operation, source, theirs, wrong)} if isinstance(what, Case) else {}

@@ -16,7 +16,7 @@ from tests.support.oip_wire import Array, Reply
 
 Members = Mapping[str, Any]
 
-_KEPT = {"f16": "<f2", "f32": "<f4", "f64": "<f8", "bf16": "<u2", "i1": "|b1"}
+_KEPT = {"f16": "<f2", "f32": "<f4", "f64": "<f8", "bf16": "<u2", "i1": "|b1", "ui1": "|b1"}
 # Members that are lists of real numbers, and the tensors that they are.
 _REALS = {
     "minimums": "minimum",

@@ -41,7 +41,9 @@ def parameters_of(page: Mapping[str, Any], example: Mapping[str, Any]) -> dict[s
     }
     for name, tensor in example["inputs"].items():
         _, element = shape_and_element(tensor["type"])
-        if element.startswith(("!quant", "f8")) or not element.endswith(str(dtype_of(element).itemsize * 8)):
+        dtype = dtype_of(element)
+        told = dtype.kind == "b" or element.endswith(str(dtype.itemsize * 8))
+        if element.startswith(("!quant", "f8")) or not told:
             found[f"{name}_type"] = element
     found["implementation"] = page["implementations"][-1]
     return found

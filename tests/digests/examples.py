@@ -10,7 +10,7 @@ import numpy as np
 
 from requant.description import Operation
 from requant.functions import run_operation
-from requant.operators.operation import operation_of
+from requant.operations.operators import operation_of
 from requant.operators.registry import OPERATORS
 from tests.digests.cases import Case, Found
 from tests.requests.catalog import CATALOG, Entry

@@ -258,9 +258,15 @@ def _unexplained(calls: Sequence[ArrayCall], suspects: Sequence[str] | None, nea
     with suppress(LateError):
         check_cancelled()
         if (numbers := reduced(calls[index])) is not None:
+            # Each step over many millions of elements takes seconds.
+            check_cancelled()
             call = calls[index]
             computed = call.result(call.planned(options_for(candidate, call))).outputs["output"].data
-            found = tuple(patterns(_difference(numbers, computed.astype(np.int64))))
+            check_cancelled()
+            difference = _difference(numbers, computed.astype(np.int64))
+            check_cancelled()
+            found = tuple(until_late(patterns(difference)))
+            check_cancelled()
         readings = tuple(until_late(consistent_readings(calls, suspects)))
         if not readings:
             check_cancelled()

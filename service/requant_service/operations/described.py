@@ -27,7 +27,7 @@ MAX_EXPLAINED = 256
 
 # Of the seconds that a request may take, what a search has before it answers with what it found. The rest is for
 # reading the request, and for what has begun.
-_SEARCHED = 0.75
+_SEARCHED = 0.6
 
 
 def limits_of(settings: Settings) -> Limits:

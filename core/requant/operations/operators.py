@@ -112,14 +112,14 @@ def _planned(operator: Operator, call: OperationCall) -> PlannedWork:
         opset, implementation = call.options.get("opset"), call.options["implementation"]
         return operator.work_of(checked_call(operator, opset, implementation, given, attributes)), given
 
-    def run(arrays: Mapping[str, Array]) -> Result:
-        found = work_on(arrays)[0].run()
+    def result_of(work: Work) -> Result:
+        found = work.run()
         outputs = {each.name: found[each.name] for each in operator.outputs}
         return Result(outputs, stages=found if len(found) > len(outputs) else {})
 
     operands = {name: _stored(type_) for name, type_ in call.types.items()}
     if not call.arrays:
-        return PlannedWork(operands=operands, run=run, byte_count=0)
+        return PlannedWork(operands=operands, run=lambda arrays: result_of(work_on(arrays)[0]), byte_count=0)
     for name, each in operands.items():
         if call.arrays[name].size != prod(static_shape(each.type)):
             raise TypeFitError(f"{name} has {call.arrays[name].size} elements; its type has others")
@@ -128,7 +128,7 @@ def _planned(operator: Operator, call: OperationCall) -> PlannedWork:
     )
     return PlannedWork(
         operands=operands,
-        run=run,
+        run=lambda _: result_of(work),
         byte_count=work.working_bytes(given),
         sums=work.elements,
         products=work.products,

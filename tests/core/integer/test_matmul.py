@@ -397,3 +397,25 @@ def test_scales_of_rows_columns_and_outputs_meet() -> None:
     target = np.empty(4, np.int8)
     plan.run(np.array([8, 8], np.int8), np.array([2, 2], np.int8), None, target)
     assert target.tolist() == [16 + 1, 4 - 1, 32 + 1, 8 - 1]
+
+
+@pytest.mark.parametrize(
+    ("weights", "depth", "columns", "expected"),
+    [
+        ("i8", 3, 1, 0), ("i4", 2, 1, 0), ("i4", 3, 1, 1),
+        ("i2", 4, 2, 0), ("i2", 4, 1, 1), ("i2", 2, 2, 1), ("i2", 6, 2, 1),
+    ],
+)  # fmt: skip
+def test_weights_that_xnnpack_leaves_have_ties_up(weights: str, depth: int, columns: int, expected: int) -> None:
+    """0.5, which XNNPACK rounds to even and LiteRT's optimized kernels up. `columns`: scales of two columns."""
+    rhs = quantized(weights, Side([1.0] * columns, [0] * columns), 1)
+    plan = plan_matmul(
+        tensor(f"tensor<1x{depth}x!quant.uniform<i8:f32, 1.0>>"),
+        tensor(f"tensor<{depth}x2x{rhs}>"),
+        parse_type("!quant.uniform<i8:f32, 2.0>"),
+        "litert_xnnpack",
+    )
+    target = np.empty(2, plan.output_dtype)
+    ones = np.eye(1, depth, dtype=np.int8).ravel()
+    plan.run(ones, np.repeat(ones, 2), None, target)
+    assert target.tolist() == [expected] * 2

@@ -12,7 +12,7 @@ DESCRIBED: Mapping[str, Operation]
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 SYSTEMS: Mapping[str, Any]
 
-__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "vectors", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "identify", "equivalence", "translate_type", "lower", "onnx", "com", "qonnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
+__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "vectors", "derive_multiplier", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "identify", "call_vectors", "equivalence", "translate_type", "lower", "onnx", "com", "qonnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
 
 @overload
 def explain_quantize(
@@ -679,6 +679,30 @@ def identify(
     derivations, patterns, readings, synthesized, warnings.
 
     Source: the systems that the profiles and schemes are named after.
+    """
+
+def call_vectors(
+    calls: Sequence[Mapping[str, Any]],
+    *,
+    count: int = ...,
+    seed: int = ...,
+    files: Literal['npy', 'c_header', 'readmemh'] | None = ...,
+) -> dict[str, Any]:
+    """Whole tensors worth testing an operator or a product with, each call with the expected outputs, the stages of the
+    arithmetic and the reasons for its selection.
+
+    Calls of operations, or of operators such as litert.MUL: types, parameters, shapes and attributes stay as they are,
+    the other tensors get new data in each vector.
+
+    calls: Calls, whose own data are the first vectors.
+    count: Maximum number of vectors of each call.
+    seed: Seed of the data that are drawn.
+    files: Give each tensor of the vectors as a file, too: .npy as base64, a C array, or words for $readmemh, the latter
+    with floats as their bits. One of npy, c_header, readmemh.
+
+    Return a dictionary: vectors.
+
+    Source: Requant (docs/vectors.md).
     """
 
 def equivalence(

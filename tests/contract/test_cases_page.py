@@ -1,4 +1,4 @@
-"""docs/cases.md and identify.md: their calls print what stands under them. Systems: tests/interop/test_cookbook.py."""
+"""docs/cases.md, identify.md, vectors.md: calls print what stands under them. Systems: interop/test_cookbook.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.page_table import page_table
 PAGE = DOCS / "cases.md"
 
 
-@pytest.mark.parametrize("page", [PAGE, DOCS / "identify.md"], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [PAGE, DOCS / "identify.md", DOCS / "vectors.md"], ids=lambda page: page.stem)
 def test_every_call_prints_what_stands_under_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Path) -> None:
     # In this process: to import everything anew for each block takes longer than all of them.
     monkeypatch.syspath_prepend(tmp_path)

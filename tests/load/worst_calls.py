@@ -487,6 +487,31 @@ def _identify(budget: int) -> Iterator[Call]:
     yield Call("an unknown scale of no rule", scales)
 
 
+def _call_vectors(_budget: int) -> Iterator[Call]:
+    def of_pairs(operation: str, count: int, **more: Any) -> dict[str, Any]:
+        sides = {name: of(noise((count,), "i1"), "!quant.uniform<i8:f32, 0.5:3>") for name in ("input1", "input2")}
+        return {"operation": operation, "arguments": {**sides, "output_type": _I8, **more}}
+
+    def images() -> dict[str, Any]:
+        arguments = {
+            "input": of(noise((1, 16, 16, 8), "i1"), "!quant.uniform<i8:f32, 0.5:3>"),
+            "weights": of(noise((8, 3, 3, 8), "i1"), "!quant.uniform<i8:f32, 0.5>"),
+            "output_type": "!quant.uniform<i8:f32, 8.0:3>",
+        }
+        return {"calls": [{"operation": "conv2d", "arguments": arguments}], "count": 64}
+
+    yield Call("64 vectors of 2,000 products", lambda: {"calls": [of_pairs("litert.MUL", 2000)], "count": 64})
+    yield Call("8 calls", lambda: {"calls": [of_pairs("litert.SUB", 16)] * 8, "count": 64})
+    yield Call(
+        "all profiles",
+        lambda: {
+            "calls": [{"operation": "quantize", "arguments": {"input": of(noise((64,))), "output_type": _I8}}] * 2,
+            "count": 64,
+        },
+    )
+    yield Call("convolutions", images)
+
+
 # Instead of the example that is made larger.
 OWN: dict[str, Calls] = {
     "conv2d": _CONV2D,
@@ -502,6 +527,7 @@ OWN: dict[str, Calls] = {
     "derive_multiplier": _derive_multiplier,
     "vectors": _VECTORS,
     "identify": _identify,
+    "call_vectors": _call_vectors,
     "parse_type": _parse_type,
     "translate_type": _translate_type,
     "equivalence": _equivalence,

@@ -56,6 +56,10 @@ class ArrayCall:
     calls: tuple[ArrayCall, ...] = ()
     limits: Limits = NO_LIMITS
 
+    def type_of(self, name: str) -> TensorType:
+        """Return the type of one of the arrays. Several in the place of one input share it."""
+        return self.types[name] if name in self.types else self.types[name.rpartition("_")[0]]
+
     def planned(self, options: Mapping[str, Any] | None = None) -> PlannedWork:
         """Plan the call, with more options that are read. Raise what the plan of the operation raises."""
         chosen = {**self.operation.defaults, **self.options, **(options or {})}

@@ -74,12 +74,12 @@ def _choices(calls: Sequence[ArrayCall], chooses: Chooses) -> list[Choice]:
         for option in call.operation.options:
             if option.chooses is chooses and option.name not in call.options:
                 earlier = choices[option.name].values if option.name in choices else ()
-                values = (each for each in _values(option) if each not in earlier)
+                values = (each for each in values_of(option) if each not in earlier)
                 choices[option.name] = Choice(option.name, (*earlier, *values))
     return list(choices.values())
 
 
-def _values(option: Option) -> tuple[Any, ...]:
+def values_of(option: Option) -> tuple[Any, ...]:
     """Return what an option may be, the default first; of one that is required, only its choices."""
     known: Sequence[Any] = (False, True)
     if option.kind is not Kind.BOOLEAN:

@@ -66,7 +66,7 @@ def _compared(name: str, observed: Array, result: Result) -> tuple[Array, Array,
         value = result.outputs[name]
         given = observed_bits(observed, value, name)
         check_size(name, given.size, value.data.size)
-        return given, value.data, _differs(given, value)
+        return given, value.data, differing(given, value)
     computed = _numbers(name, result)
     given = np.asarray(observed).reshape(-1)
     if given.shape != computed.shape:
@@ -145,7 +145,7 @@ def observed_bits(observed: Array, value: TensorValue, name: str) -> Array:
     return flat_bits(observed, value.data.dtype, value.type.element, name)
 
 
-def _differs(given: Array, value: TensorValue) -> Array:
+def differing(given: Array, value: TensorValue) -> Array:
     """Return where two tensors have other bits. All NaNs are equal: systems differ in their payload."""
     element = stored_float(value.type.element)
     bits = np.dtype(f"u{given.itemsize}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from requant.description import Operation
+from requant.description import Operation, TensorOutput
 from requant.operations.add import ADD
 from requant.operations.bias import DERIVE_BIAS
 from requant.operations.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
+from requant.operations.call_vectors import call_vectors_operation
 from requant.operations.compare import COMPARE
 from requant.operations.conversions import CONVERSIONS
 from requant.operations.equivalence import EQUIVALENCE
@@ -35,12 +36,14 @@ _CALLED = (
     CONV2D,
     ADD,
 )
-# What may be asked of them, and of operators: which rules gave what was observed.
-IDENTIFY = identify_operation(
-    {each.name: each for each in (*CONVERSIONS.values(), *_CALLED, *map(operation_of, OPERATORS.values()))}
+# What may be asked of calls of them, and of operators: which rules gave what was observed, and vectors.
+_CALLABLE = {each.name: each for each in (*CONVERSIONS.values(), *_CALLED, *map(operation_of, OPERATORS.values()))}
+IDENTIFY = identify_operation(_CALLABLE)
+CALL_VECTORS = call_vectors_operation(
+    {name: each for name, each in _CALLABLE.items() if isinstance(each.reply[0], TensorOutput)}
 )
 
 OPERATIONS: Mapping[str, Operation] = {
-    each.name: each for each in (*_CALLED, IDENTIFY, EQUIVALENCE, PARSE_TYPE, TRANSLATE_TYPE, LOWER)
+    each.name: each for each in (*_CALLED, IDENTIFY, CALL_VECTORS, EQUIVALENCE, PARSE_TYPE, TRANSLATE_TYPE, LOWER)
 }
 """All of them by name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
@@ -12,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from requant.arrays.calls import ArrayCall
+from requant.arrays.elements import flat_bits
+from requant.arrays.json_values import encode_elements
 from requant.convert.explain.explanation import Step
 from requant.description import (
     Array,
@@ -38,6 +41,7 @@ from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.operations.explain import STEPS
 from requant.operations.parameters import axis_option, sizes_option
+from requant.plan.operands import kept_dtype
 
 MAX_GROUPS = 64
 """So many groups of excluded and of undefined candidates are listed."""
@@ -162,25 +166,27 @@ def _text(value: Any) -> str:
 
 
 def _probe(probe: Probe, files: FileFormat | None) -> dict[str, Any]:
-    asked = probe.asked
-    tensors: list[dict[str, Any]] = [
-        {"name": name, "type": print_type(_type_of(asked, name)), "values": _elements(each)}
-        for name, each in asked.arrays.items()
-    ]
-    if files is not None:
-        for tensor, (name, each) in zip(tensors, asked.arrays.items(), strict=True):
-            tensor["file"] = tensor_file(name, _type_of(asked, name), each, files)
-    tensors += [{"name": name, "values": _elements(each)} for name, each in asked.numbers.items()]
-    outcomes = [[value for output in each for value in _elements(output)] for each in probe.outcomes]
+    outcomes = [[value for output in each for value in elements_of(output)] for each in probe.outcomes]
+    tensors = tensors_of(probe.asked, files)
     return {"call": probe.call, "channel": probe.channel, "tensors": tensors, "outcomes": outcomes}
 
 
-def _type_of(call: ArrayCall, name: str) -> TensorType:
-    """Return the type of a tensor, which several may share."""
-    return call.types[name] if name in call.types else call.types[name.rpartition("_")[0]]
+def tensors_of(asked: ArrayCall, files: FileFormat | None) -> list[dict[str, Any]]:
+    """Return the tensors and numbers of a call as members of a reply, the tensors perhaps as files too."""
+    found: list[dict[str, Any]] = [
+        tensor_members(name, asked.type_of(name), each, files) for name, each in asked.arrays.items()
+    ]
+    return found + [{"name": name, "values": elements_of(each)} for name, each in asked.numbers.items()]
 
 
-def _elements(array: Array) -> list[Any]:
+def tensor_members(name: str, type_: TensorType, array: Array, files: FileFormat | None) -> dict[str, Any]:
+    """Return a tensor as members of a reply, its elements as requests have them: small floats are codes."""
+    flat = flat_bits(array, kept_dtype(type_.element, name), type_.element, name)
+    said = {"name": name, "type": print_type(type_), "values": json.loads(encode_elements(type_.element, flat))}
+    return said if files is None else {**said, "file": tensor_file(name, type_, array, files)}
+
+
+def elements_of(array: Array) -> list[Any]:
     """Return elements as JSON has them: numbers, and texts of those that are not finite."""
     listed = array.reshape(-1).tolist()
     if array.dtype.kind in "iub":
@@ -259,7 +265,7 @@ def _warnings(answer: Identification) -> Iterator[str]:
         yield "the candidates of a group agree on many inputs, but are not proven to agree on every one"
 
 
-def _choices_of(operations: Mapping[str, Operation]) -> tuple[Member, ...]:
+def choices_of(operations: Mapping[str, Operation]) -> tuple[Member, ...]:
     """Return the options that choose the arithmetic of any operation, as members of a candidate."""
     members: dict[str, Member] = {}
     for operation in operations.values():
@@ -270,7 +276,7 @@ def _choices_of(operations: Mapping[str, Operation]) -> tuple[Member, ...]:
     return tuple(members.values())
 
 
-def _listed(name: str, title: str, about: str, description: str, *members: Member, optional: bool = False) -> Member:
+def list_of(name: str, title: str, about: str, description: str, *members: Member, optional: bool = False) -> Member:
     return Member(
         name=name,
         repeated=True,
@@ -282,7 +288,13 @@ def _listed(name: str, title: str, about: str, description: str, *members: Membe
     )
 
 
-_CALL = Member(name="call", description="The index of the call.", bits=32)
+TENSOR = (
+    Member(name="name", kind=Kind.TEXT),
+    Member(name="type", kind=Kind.TYPE, optional=True),
+    Member(name="values", kind=Kind.ELEMENTS),
+    Member(name="file", kind=Kind.TEXT, optional=True, description="The same as a file, if `files` asks."),
+)
+CALL = Member(name="call", description="The index of the call.", bits=32)
 _CHANNEL = Member(name="channel", description="The index of the scale, or of the multiplier.", bits=32)
 _ZERO_POINT = Member(name="zero_point", description="Where the scale is unknown.", optional=True)
 _SHIFT = Member(name="shift", description="Where the multiplier is unknown.", bits=32, optional=True)
@@ -302,7 +314,7 @@ def _step_member(name: str, description: str) -> Member:
 
 def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tuple[Member, ...]:
     """Return the members of the reply. `candidate`: those of a candidate; `derivation`: those of a derivation."""
-    candidates = _listed(
+    candidates = list_of(
         "candidates",
         "Candidate",
         "Options that choose the arithmetic; those that are absent have their defaults.",
@@ -315,7 +327,7 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
         group_description="An element for which the candidates give another value.",
         description="The first element that differs.",
         members=(
-            _CALL,
+            CALL,
             Member(name="output", kind=Kind.TEXT),
             Member(name="index", description="Its flat index."),
             Member(name="observed", kind=Kind.TEXT),
@@ -325,7 +337,7 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
     )
     return (
         Member(name="elements", description="How many elements were compared with what each candidate computes."),
-        _listed(
+        list_of(
             "consistent",
             "ConsistentCandidates",
             "Candidates that no input told apart.",
@@ -338,23 +350,20 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
                 "for every sum that a call to try next can have, of at most 4096 products.",
             ),
         ),
-        _listed(
+        list_of(
             "try_next",
             "CallToTry",
             "A small call that tells consistent candidates apart; of a convolution, with strides and dilations of 1 "
             "and without padding.",
             "At most 16 inputs, which together tell all groups of `consistent` apart, as far as any input does.",
-            _CALL,
+            CALL,
             Member(name="channel", description="The index of the scale and zero point that decide.", bits=32),
-            _listed(
+            list_of(
                 "tensors",
                 "TensorToTry",
                 "An argument of the call; the others are those of the call that it was made from.",
                 "",
-                Member(name="name", kind=Kind.TEXT),
-                Member(name="type", kind=Kind.TYPE, optional=True),
-                Member(name="values", kind=Kind.ELEMENTS),
-                Member(name="file", kind=Kind.TEXT, optional=True, description="The same as a file, if `files` asks."),
+                *TENSOR,
             ),
             Member(
                 name="outcomes",
@@ -363,7 +372,7 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
                 "empty if the group refuses the call.",
             ),
         ),
-        _listed(
+        list_of(
             "excluded",
             "ExcludedCandidates",
             "Candidates that give other bits.",
@@ -373,12 +382,12 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
             first,
             _step_member("step", "The first step at which they diverge from the first consistent group."),
             _step_member("consistent_step", "The step of that group in its place."),
-            _listed(
+            list_of(
                 "contradictions",
                 "ScaleContradiction",
                 "Why no scale or multiplier fits.",
                 "For each zero point, or shift, that is possible at all, or for one where none is.",
-                _CALL,
+                CALL,
                 _CHANNEL,
                 _ZERO_POINT,
                 _SHIFT,
@@ -387,7 +396,7 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
             ),
         ),
         Member(name="excluded_count", description="The total number of excluded groups.", bits=32),
-        _listed(
+        list_of(
             "undefined",
             "UndefinedCandidates",
             "Candidates that refuse a call.",
@@ -395,15 +404,15 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
             candidates,
             _REASON,
         ),
-        _listed("not_tried", "Candidate", "", "Those that were not reached in time.", *candidate),
-        _listed(
+        list_of("not_tried", "Candidate", "", "Those that were not reached in time.", *candidate),
+        list_of(
             "parameters",
             "ParameterInterval",
             "All scales, or multipliers, from the lowest to the highest give what was observed.",
             "Where a type was !quant.any: the scales that fit, numbers of its expressed type. Where plain integers "
             "were requantized without multipliers: the multipliers that fit, in the convention of the scheme.",
             Member(name="consistent", description="The index of the group of `consistent`.", bits=32),
-            _CALL,
+            CALL,
             _CHANNEL,
             _ZERO_POINT,
             _SHIFT,
@@ -411,13 +420,13 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
             Member(name="highest", kind=Kind.TEXT),
             optional=True,
         ),
-        _listed(
+        list_of(
             "derivations",
             "ParameterDerivation",
             "Options of derive_from_tensor that give scales and zero points of a call of quantize.",
             "What derives parameters that fit, or that are known, from the input that was quantized.",
             Member(name="consistent", kind=Kind.INTEGERS, description="The indices of the groups of `consistent`."),
-            _CALL,
+            CALL,
             *derivation,
             Member(
                 name="stored_as",
@@ -433,7 +442,7 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
             description="If nothing is consistent: what the elements that differ from the nearest have in common.",
             optional=True,
         ),
-        _listed(
+        list_of(
             "readings",
             "ConsistentReading",
             "The calls with one thing read in another way.",
@@ -449,12 +458,12 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
             description="If nothing is consistent: the simplest rule that gives what was observed.",
             members=(
                 Member(name="formula", kind=Kind.TEXTS, description="Its steps; empty if no rule that was tried fits."),
-                _listed(
+                list_of(
                     "unexplained",
                     "UnexplainedElement",
                     "An element that the rule gives otherwise.",
                     "Elements that the rule does not explain, at most 64.",
-                    _CALL,
+                    CALL,
                     Member(name="index", description="Its flat index."),
                     Member(name="observed"),
                     Member(name="computed"),
@@ -465,6 +474,17 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
             optional=True,
         ),
         Member(name="warnings", kind=Kind.TEXTS),
+    )
+
+
+def files_option(what: str) -> Option:
+    """Return the option that asks for tensors as files."""
+    return Option(
+        name="files",
+        description=f"Give each tensor of {what} as a file, too: .npy as base64, a C array, or words for $readmemh, "
+        "the latter with floats as their bits.",
+        optional=True,
+        choices=Choices.of(FileFormat),
     )
 
 
@@ -511,13 +531,7 @@ def identify_operation(operations: Mapping[str, Operation]) -> Operation:
                 "Default: only of unknown scales.",
                 optional=True,
             ),
-            Option(
-                name="files",
-                description="Give each tensor of `try_next` as a file, too: .npy as base64, a C array, or words for "
-                "$readmemh, the latter with floats as their bits.",
-                optional=True,
-                choices=Choices.of(FileFormat),
-            ),
+            files_option("`try_next`"),
             Option(
                 name="max_compute_seconds",
                 kind=Kind.NUMBER,
@@ -526,7 +540,7 @@ def identify_operation(operations: Mapping[str, Operation]) -> Operation:
                 optional=True,
             ),
         ),
-        reply=_reply(_choices_of(operations), _choices_of({"": operations["derive_from_tensor"]})),
+        reply=_reply(choices_of(operations), choices_of({"": operations["derive_from_tensor"]})),
         reply_title="IdentifyReply",
         reply_description="The candidates that give the observed bits, and the others.",
         plan=partial(_plan, operations),

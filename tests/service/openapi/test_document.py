@@ -28,6 +28,7 @@ OPERATION_IDS = {
     "quantizeBlocks", "dequantizeBlocks", "deriveMultiplier", "parseType", "getHealth", "getInfo", "listProfiles",
     "getProfile", "getProblem", "deriveFromRange", "deriveBias", "fakeQuantize", "tosaRescale", "listSchemes",
     "getScheme", "deriveFromTensor", "translateType", "matmul", "conv2d", "add", "lower", "evaluate", "identify",
+    "callVectors",
     "oipGetServer", "oipGetLive", "oipGetReady", "oipListModels", "oipIndexModels",
     "startCheckpointJob", "getCheckpointJob", "cancelCheckpointJob",
     "equivalence", "startEquivalenceJob", "getEquivalenceJob", "cancelEquivalenceJob",
@@ -183,6 +184,7 @@ def test_requests_are_closed_and_replies_are_open(document: dict[str, Any]) -> N
     closed |= {"InferenceRequest", "InferenceInput", "InferenceRequestedOutput", "TensorParametersRequest"}
     closed |= {"SharedMemoryRegistration", "CheckpointRequest", "VectorsRequest"}
     closed |= {"LowerRequest", "EvaluateRequest", "TranslateRequest", "IdentifyRequest", "ObservedCall"}
+    closed |= {"CallVectorsRequest", "OperationCall"}
     closed |= {"EquivalenceRequest", "EquivalenceRule", "SchemeOfModules"}
     closed |= {f"{system}Parameters" for system in ("Onnx", "Onednn", "Litert", "Torch", "Tosa")}
     closed |= {

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from requant.convert.vectors.subject import ParameterReason, Reason
+from requant.identification.call_vectors import DataReason
 from requant.operators.vectors import OPERATIONS
 from tests.conftest import ROOT
 from tests.support.page_table import page_table
@@ -100,7 +101,8 @@ def test_an_error_about_scales_does_not_point_at_multipliers_that_were_not_given
 
 
 def test_the_page_lists_all_reasons_and_operations() -> None:
-    for heading, reasons in (("Reasons", Reason), ("Parameter sets", ParameterReason)):
+    of_heading = {"Reasons": Reason, "Parameter sets": ParameterReason, "Of operators and products": DataReason}
+    for heading, reasons in of_heading.items():
         rows = page_table("vectors.md", heading)
         listed = [word for row in rows for word in re.findall(r"`(\w+)`", row[0])]
         assert sorted(listed) == sorted(reasons)

@@ -15,6 +15,8 @@ Members = dict[str, Any]
 _MAX_GROUP = 1 << 20
 GROUP_OPTION = "group=SIZE"
 MSE_OPTION = "mse"
+RULE_OPTION = "rule=RULE"
+_RULE = "rule="
 MakeConfig = Callable[[Sequence[Members], Sequence[str], Sequence[str]], Members]
 """Returns the member `quantization_config` for groups of modules, ignore and the modules that are not quantized."""
 
@@ -90,26 +92,30 @@ class Options(NamedTuple):
     """What the options after a scheme's name say.
 
     `granularity`: what shares a scale, `group`, `channel` or `tensor`, None where it is not stated. `group`: the
-    columns of a group, None where that is not the granularity. `mse`: whether scales are searched.
+    columns of a group, None where that is not the granularity. `mse`: whether scales are searched. `rule`: whose scales
+    those of blocks are, None for those of the scheme's library.
     """
 
     granularity: str | None = None
     group: int | None = None
     asymmetric: bool = False
     mse: bool = False
+    rule: str | None = None
 
 
 def parse_options(name: str, options: Sequence[str], known: Sequence[str]) -> Options:
     """Return what the options of a scheme say. `name`: with them. `known`: `group=SIZE`, `channel`, `tensor`,
-    `asymmetric`, `mse`, those that the scheme has.
+    `asymmetric`, `mse`, `rule=RULE`, those that the scheme has.
 
-    Raises UnknownNameError for others, ParameterError for a group size that is none, for an option that is given twice
-    and for two granularities.
+    Raises UnknownNameError for others, ParameterError for a group size that is none, for an option that is given twice,
+    for two granularities, and for scales that are searched by a rule.
     """
     where = f"scheme {excerpt(name)}"
-    granularities = [option for option in options if option not in ("asymmetric", MSE_OPTION)]
+    rules = [option for option in options if option.startswith(_RULE)]
+    granularities = [option for option in options if option not in ("asymmetric", MSE_OPTION, *rules)]
     for option in options:
-        if (GROUP_OPTION if option.startswith("group=") else option) not in known:
+        general = GROUP_OPTION if option.startswith("group=") else RULE_OPTION if option in rules else option
+        if general not in known:
             fault = not_among("scheme option", option, known) if known else "not an option; there are none"
             raise UnknownNameError(f"{where}: '{excerpt(option)}' is {fault}")
     if len(set(options)) < len(options):
@@ -118,9 +124,12 @@ def parse_options(name: str, options: Sequence[str], known: Sequence[str]) -> Op
     if len(granularities) > 1:
         listed = " and ".join(map(excerpt, granularities[:2]))
         raise ParameterError(f"{where}: options {listed} exclude each other")
+    if len(rules) > 1 or (rules and MSE_OPTION in options):
+        raise ParameterError(f"{where}: scales are those of one rule, or searched (mse); choose one")
     granularity, equals, size = "".join(granularities).partition("=")
     group = _group_size(where, size) if equals else None
-    return Options(granularity or None, group, "asymmetric" in options, MSE_OPTION in options)
+    rule = rules[0].removeprefix(_RULE) if rules else None
+    return Options(granularity or None, group, "asymmetric" in options, MSE_OPTION in options, rule)
 
 
 def _group_size(where: str, text: str) -> int:

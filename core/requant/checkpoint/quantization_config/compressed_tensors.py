@@ -16,7 +16,17 @@ from typing import Any
 from requant.checkpoint.given_scales import INPUT_GLOBAL_SCALE, INPUT_SCALE
 from requant.checkpoint.profiles import COMPRESSED_TENSORS_CPU, COMPRESSED_TENSORS_CUDA
 from requant.checkpoint.quantization_config.members import block_size, member, strings
-from requant.checkpoint.scheme import GROUP_OPTION, MSE_OPTION, OF_TORCH, Members, Preset, Scheme, parse_options
+from requant.checkpoint.scheme import (
+    GROUP_OPTION,
+    MSE_OPTION,
+    OF_TORCH,
+    RULE_OPTION,
+    Members,
+    Preset,
+    Scheme,
+    parse_options,
+)
+from requant.checkpoint.weights.block_rules import FOUR_OVER_SIX_RULES, MX_RULES, FourOverSixWeight, MxRuleWeight
 from requant.checkpoint.weights.block_scaled import MxWeight, Nvfp4Weight
 from requant.checkpoint.weights.compressed_tensors import (
     CHANNEL,
@@ -29,7 +39,10 @@ from requant.checkpoint.weights.compressed_tensors import (
 )
 from requant.checkpoint.weights.search import EXPANDED_MSE, MSE, Search
 from requant.checkpoint.weights.weight_format import WeightFormat
+from requant.convert.blocks.mx import MxRule
+from requant.convert.blocks.nvfp4 import Nvfp4Rule
 from requant.errors import CheckpointError, ParameterError, excerpt
+from requant.errors.names import entry_named
 
 METHOD = "compressed-tensors"
 
@@ -37,7 +50,7 @@ METHOD = "compressed-tensors"
 @dataclass(frozen=True)
 class _Weights:
     """The member `weights` of a group of modules. `kind`: `int` or `float`. `ordered`: groups by activations.
-    `search`: of scales, None without.
+    `search`: of scales, None without. `rule`: whose scales those of blocks are, None for the library's.
     """
 
     bits: int
@@ -46,6 +59,7 @@ class _Weights:
     symmetric: bool = True
     ordered: bool = False
     search: Search | None = None
+    rule: MxRule | Nvfp4Rule | None = None
 
 
 @dataclass(frozen=True)
@@ -71,10 +85,20 @@ _PACK_QUANTIZED = _Layout(
     lambda of, rounds: PackQuantized(of.grouping, rounds, of.symmetric, of.bits, of.ordered, search=of.search)
 )
 _FLOAT_QUANTIZED = _Layout(lambda of, rounds: FloatQuantized(of.grouping, rounds, search=of.search), 8)
-_NVFP4 = _Layout(lambda of, rounds: Nvfp4Weight(of.search), 4, groups_of(16), "torch.float8_e4m3fn", "tensor_group")
-_MXFP4 = _Layout(lambda of, rounds: MxWeight(4, rounds, search=of.search), 4, groups_of(32), "torch.uint8")
-_MXFP6 = _Layout(lambda of, rounds: MxWeight(6, rounds, search=of.search), 6, groups_of(32), "torch.uint8")
-_MXFP8 = _Layout(lambda of, rounds: MxWeight(8, rounds, search=of.search), 8, groups_of(32), "torch.uint8")
+
+
+def _nvfp4_weight(of: _Weights, rounds: bool) -> WeightFormat:
+    return FourOverSixWeight(rule=of.rule) if isinstance(of.rule, Nvfp4Rule) else Nvfp4Weight(of.search)
+
+
+def _mx_weight(of: _Weights, rounds: bool) -> WeightFormat:
+    if isinstance(of.rule, MxRule):
+        return MxRuleWeight(of.bits, rounds, rule=of.rule)
+    return MxWeight(of.bits, rounds, search=of.search)
+
+
+_NVFP4 = _Layout(_nvfp4_weight, 4, groups_of(16), "torch.float8_e4m3fn", "tensor_group")
+_MXFP4, _MXFP6, _MXFP8 = (_Layout(_mx_weight, bits, groups_of(32), "torch.uint8") for bits in (4, 6, 8))
 _LAYOUTS: Mapping[str, Mapping[str, _Layout]] = {
     "int-quantized": {"int": _INT_QUANTIZED},
     "pack-quantized": {"int": _PACK_QUANTIZED},
@@ -262,6 +286,10 @@ def _scheme(
         # On a GPU the library searches with sums in another order.
         profiles = (COMPRESSED_TENSORS_CPU.name,)
         description = f"{description}; scales of least squared error"
+    if weights.rule is not None:
+        # No step of them is rounded to the dtype of the weight, on a GPU or not.
+        profiles = (COMPRESSED_TENSORS_CPU.name,)
+        description = f"{description}; scales by the rule {weights.rule}"
     # Of models that were loaded to find scales, transformers writes the files.
     metadata = None if input_scale is None else OF_TORCH
     return Scheme(
@@ -366,11 +394,13 @@ def _block_scaled(
     input_scale: str | None = None,
 ) -> Preset:
     def scheme(name: str, options: list[str]) -> Scheme:
-        searched = search if parse_options(name, options, (MSE_OPTION,)).mse else None
+        stated = parse_options(name, options, (MSE_OPTION, RULE_OPTION))
+        rules: Mapping[str, MxRule | Nvfp4Rule] = FOUR_OVER_SIX_RULES if fused else MX_RULES
+        rule = None if stated.rule is None else entry_named(rules, stated.rule, "rule")
         known = _LAYOUTS[layout]["float"]
         assert known.bits is not None
         assert known.grouping is not None
-        weights = _Weights(known.bits, "float", known.grouping, search=searched)
+        weights = _Weights(known.bits, "float", known.grouping, search=search if stated.mse else None, rule=rule)
         return _scheme(
             name,
             description + of_inputs,

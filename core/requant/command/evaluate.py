@@ -15,7 +15,7 @@ from requant.operations.modules import FUNCTION, MODULE
 if TYPE_CHECKING:
     from requant.command.output import Output
 
-HELP = "evaluate a function of an MLIR module on tensors in files"
+HELP = "Evaluate a function of an MLIR module on tensors in files."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

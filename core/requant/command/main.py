@@ -18,6 +18,7 @@ from typing import NoReturn
 from requant.command import serve
 from requant.command.checkpoint import attest, dequantize, diff, plan, quantize, repack, schemes, verify, work
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
+from requant.command.help import CommandParser
 from requant.command.output import described, output_for
 from requant.errors import InvalidRequestError, ParameterError, RequantError, TypeTextError, UnknownNameError
 
@@ -32,6 +33,7 @@ _CHECKPOINT: dict[str, ModuleType] = {
     "work": work,
     "schemes": schemes,
 }
+_OF_CHECKPOINT = "Convert and check whole models."
 # Errors of what the command line says. What a file holds is no argument.
 _WRONG_ARGUMENTS = (UnknownNameError, ParameterError, TypeTextError, InvalidRequestError)
 _STATUS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
@@ -52,10 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The settings of the service have a parser of their own.
         serve.run(given[1:])
         return DONE
-    first = next(iter(given), "")
+    first = next(iter(given), "--help")
     try:
         # Descriptions of operations import numpy and numba, which takes as long as many a checkpoint command.
-        parsed = command_parser(with_operations=first != "checkpoint", operator=first).parse_args(given)
+        parser = command_parser(with_operations=first != "checkpoint", operator=first)
+        parser.check_command(first)
+        parsed = parser.parse_args(given or [first])
     except UnknownNameError as error:
         sys.stderr.write(f"requant: error: {described(error)}\n")
         return WRONG_USAGE
@@ -86,22 +90,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.enable()
 
 
-def command_parser(*, with_operations: bool = True, operator: str = "") -> argparse.ArgumentParser:
+def command_parser(*, with_operations: bool = True, operator: str = "") -> CommandParser:
     """Return the parser of all subcommands, but of other systems' operators only that of this name, if it is one.
 
     Raise UnknownNameError for a name that only an operator could have, and that none has.
     """
-    parser = argparse.ArgumentParser(
-        prog="requant",
-        description="Bit-exact quantization: of whole checkpoints, of tensors in files, and over HTTP.",
-        epilog="Operators of other systems are commands too: requant onnx.QuantizeLinear --help",
+    parser = CommandParser(
+        prog="requant", description="Bit-exact quantization: of whole checkpoints, of tensors in files, and over HTTP."
     )
     parser.add_argument("--version", action=_Version, help="show the version and exit")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    commands.add_parser("serve", help=serve.HELP, add_help=False)
-    checkpoint = commands.add_parser(
-        "checkpoint", help="convert and check whole models", description="Convert and check whole models."
-    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=argparse.ArgumentParser)
+    parser.add_to_help("service", "serve", serve.HELP)
+    commands.add_parser("serve", add_help=False)
+    parser.add_to_help("service", "checkpoint", _OF_CHECKPOINT)
+    checkpoint = commands.add_parser("checkpoint", description=_OF_CHECKPOINT)
     subcommands = checkpoint.add_subparsers(metavar="COMMAND", required=True)
     for name, module in _CHECKPOINT.items():
         subparser = subcommands.add_parser(name, help=module.HELP, description=module.__doc__)
@@ -124,12 +126,15 @@ def command_parser(*, with_operations: bool = True, operator: str = "") -> argpa
             described_here[operator] = operation_of(operator_named(operator))
         for name, operation in described_here.items():
             said = f"{operation.summary} {operation.request}"
-            subparser = commands.add_parser(name, help=operation.request or operation.summary, description=said)
+            if name != operator or "." not in name:
+                parser.add_to_help(operation.group, name, operation.summary)
+            subparser = commands.add_parser(name, description=said)
             command = calls if operation.calls is not None else tensor_operation
             command = equivalence if name == EQUIVALENCE.name else command
             command.add_arguments(subparser, operation)
             subparser.set_defaults(run=partial(command.run, operation))
-        evaluation = commands.add_parser("evaluate", help=evaluate.HELP, description=evaluate.HELP)
+        parser.add_to_help("modules", "evaluate", evaluate.HELP)
+        evaluation = commands.add_parser("evaluate", description=evaluate.HELP)
         evaluate.add_arguments(evaluation)
         evaluation.set_defaults(run=evaluate.run)
     return parser

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from requant.command.exit_status import FAILED
 
-HELP = "serve the operations over HTTP (`requant serve --help` lists the settings)"
+HELP = "Serve the operations over HTTP and gRPC. `requant serve --help` lists the settings."
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -31,7 +31,8 @@ SERVICE: tuple[tuple[str, ...], ...] = (
     ("runtime",),
 )
 LIBRARY: tuple[tuple[str, ...], ...] = (
-    ("command", "function_stubs", "operation_reference"),
+    ("command", "function_stubs", "operation_reference", "pytest_plugin"),
+    ("testing",),
     ("functions",),
     ("engines", "verification"),
     ("checkpoints", "evaluation"),

@@ -37,7 +37,7 @@ class Divergence:
 def first_divergence(call: ArrayCall, index: int, candidate: Candidate, other: Candidate) -> Divergence | None:
     """Return the first step at which an element is computed otherwise, or None where no explanation tells."""
     try:
-        steps, others = (_steps(call, index, each) for each in (candidate, other))
+        steps, others = (steps_of_element(call, index, each) for each in (candidate, other))
     except (RequantError, LateError):
         return None
     for position in range(max(len(steps), len(others))):
@@ -48,7 +48,7 @@ def first_divergence(call: ArrayCall, index: int, candidate: Candidate, other: C
     return None
 
 
-def _steps(call: ArrayCall, index: int, candidate: Candidate) -> Sequence[Step]:
+def steps_of_element(call: ArrayCall, index: int, candidate: Candidate) -> Sequence[Step]:
     """Return the steps of one element of a conversion, of the output stage of a product, or of a sum; else none."""
     if call.operation.explainer is None:
         work = call.planned(options_for(candidate, call))

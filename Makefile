@@ -21,7 +21,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 COMPILE := -m requant.kernels.jit.warmup
 
 .DEFAULT_GOAL := help
-.PHONY: help environments serve test test-all workers interop conformance live drift generators browser digests arm64 arm64-live docs check format bench openapi proto sbom lock clean
+.PHONY: help packs environments serve test test-all workers interop conformance live drift generators browser digests arm64 arm64-live docs check format bench openapi proto sbom lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -161,6 +161,9 @@ format: $(VENV)/check.done ## format the code
 bench: $(VENV)-interop/done $(VENV)-mlserver/done $(VENV)-triton/done $(CHECKPOINTS)/checkpoints.done ## run the benchmarks against other libraries and servers, and write benchmarks/RESULTS.md
 	$(VENV)-interop/bin/python -m benchmarks --huge
 
+packs: $(VENV)/check.done ## write test vectors of each profile and scheme into packs/, with test benches in C and Verilog
+	$(BIN)/python -m requant.packs packs
+
 openapi: $(VENV)/serve.done ## write openapi/openapi.json
 	$(BIN)/python -m requant_service.openapi
 
@@ -176,7 +179,7 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile $(UV) pyproject.toml --extra serve --extra mlir -o requirements/serve.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --extra serve --extra mlir --extra telemetry --extra stores --extra onnx -c requirements/serve.lock -o requirements/image.lock
-	$(BIN)/uv pip compile $(UV) pyproject.toml --extra serve --extra mlir --extra telemetry --extra stores --extra onnx --group check -c requirements/serve.lock -o requirements/check.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --extra serve --extra mlir --extra telemetry --extra stores --extra onnx --extra packs --group check -c requirements/serve.lock -o requirements/check.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --extra serve --extra mlir --group interop -c requirements/serve.lock -o requirements/interop.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --extra serve --extra mlir --group onnxruntime-1-32 -c requirements/serve.lock -o requirements/onnxruntime-1-32.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --extra serve --extra mlir --extra stores --extra ray --group workers -c requirements/serve.lock -o requirements/workers.lock

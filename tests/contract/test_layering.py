@@ -32,7 +32,7 @@ SERVICE: tuple[tuple[str, ...], ...] = (
 )
 LIBRARY: tuple[tuple[str, ...], ...] = (
     ("command", "function_stubs", "operation_reference", "pytest_plugin"),
-    ("testing",),
+    ("packs", "testing"),
     ("functions",),
     ("engines", "verification"),
     ("checkpoints", "evaluation"),

@@ -15,7 +15,7 @@ from functools import partial
 from types import FrameType, ModuleType
 from typing import NoReturn
 
-from requant.command import serve
+from requant.command import packs, serve
 from requant.command.checkpoint import attest, dequantize, diff, plan, quantize, repack, schemes, verify, work
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
 from requant.command.help import CommandParser
@@ -59,7 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Descriptions of operations import numpy and numba, which takes as long as many a checkpoint command.
         parser = command_parser(with_operations=first != "checkpoint", operator=first)
         parser.check_command(first)
-        parsed = parser.parse_args(given or [first])
+        if given[:2] == ["vectors", "verify"]:
+            parsed = packs.parser().parse_args(given[2:])
+        else:
+            parsed = parser.parse_args(given or [first])
     except UnknownNameError as error:
         sys.stderr.write(f"requant: error: {described(error)}\n")
         return WRONG_USAGE

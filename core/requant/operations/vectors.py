@@ -107,10 +107,11 @@ _OF_ALL = frozenset({"operation", "input_type", "output_type", "seed", "count"})
 
 @dataclass(frozen=True, slots=True)
 class MadeVectors:
-    """The vectors of a call, with the profile that they are of."""
+    """The vectors of a call, with the profile that they are of, and how that rounds."""
 
     call: VectorsCall
     profile: str
+    rounding: str
     found: Vectors
 
 
@@ -130,7 +131,9 @@ def make_vectors(call: VectorsCall, read_type: ReadType) -> MadeVectors:
         else:
             subjects = _conversion(call, operator.operation, profile, read_type)
         with default_pointer("/input_type", PreconditionError, UnsupportedError):
-            return MadeVectors(call, profile, vectors_of(subjects, call.count, call.seed, operator.names))
+            found = vectors_of(subjects, call.count, call.seed, operator.names)
+            rounding = subjects[0].explainer(subjects[0].place.shape(1)).plan.rounding
+            return MadeVectors(call, profile, str(rounding), found)
 
 
 def _designed(count: int) -> int:
@@ -214,7 +217,7 @@ def vectors_file(made: MadeVectors, form: Format) -> bytes:
     request = json.dumps(made.call.given())
     if form is Format.NPZ:
         return npz(made.found, {"request": request, "profile": made.profile})
-    about = [f"Request: {request}", f"Profile: {made.profile}"]
+    about = [f"Request: {request}", f"Profile: {made.profile}", f"Rounding: {made.rounding}"]
     write = c_header if form is Format.C_HEADER else readmemh
     return write(made.found, made.call.operation, about).encode()
 
@@ -264,7 +267,8 @@ def _hexadecimal(number: int, width: int) -> str:
     return f"0x{number & ((1 << width) - 1):0{(width + 3) // 4}X}"
 
 
-def _read_type(text: str, pointer: str) -> Type:
+def read_element_type(text: str, pointer: str) -> Type:
+    """Return the type that a text says. Errors point at the pointer."""
     with default_pointer(pointer):
         return parse_type(text)
 
@@ -281,7 +285,7 @@ def _plan(call: OperationCall) -> PlannedWork:
     asked, form = vectors_call(call), call.options["format"]
 
     def run(_: Mapping[str, Array]) -> Result:
-        made = make_vectors(asked, _read_type)
+        made = make_vectors(asked, read_element_type)
         if form is not Format.JSON:
             return Result(file=vectors_file(made, form))
         return Result(report=vectors_members(made))

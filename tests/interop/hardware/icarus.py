@@ -1,4 +1,4 @@
-"""Icarus Verilog, as `install` puts it into .iverilog, or as it is on the path."""
+"""Icarus Verilog and Verilator, as `install` puts them into .iverilog, or as they are on the path."""
 
 from __future__ import annotations
 
@@ -26,6 +26,16 @@ def simulate(directory: Path, *sources: str) -> str:
     compiler = [str(programs / "iverilog"), "-B", str(libraries / "ivl"), "-g2012", "-o", "simulation", *sources]
     _run(directory, compiler, environment)
     return _run(directory, [str(programs / "vvp"), "-n", "simulation"], environment)
+
+
+def verilator() -> tuple[str, dict[str, str]]:
+    """Return the program and its environment. Skip where it, or the compiler that it needs, is missing."""
+    installed = ROOT / "usr/bin/verilator"
+    found = str(installed) if installed.exists() else shutil.which("verilator")
+    if found is None or shutil.which("g++") is None or shutil.which("make") is None:
+        pytest.skip("there is no Verilator, g++ or make")
+    root = {"VERILATOR_ROOT": str(ROOT / "usr/share/verilator")} if installed.exists() else {}
+    return found, {**os.environ, **root}
 
 
 def compile_and_run(directory: Path, source: str) -> tuple[int, str]:

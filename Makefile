@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The sources of the packages `requant` and `requant_service`.
 export PYTHONPATH := $(CURDIR)/core:$(CURDIR)/service
-INSTALL := bin/python -m pip install --quiet --disable-pip-version-check --require-hashes
+# Without bytecode, which is made of what is imported.
+INSTALL := bin/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes
 
 # The versions of torch that have a profile.
 TORCH := 2.13.0 2.14.1
@@ -210,7 +211,7 @@ FIND_SOURCES = printf '%s\n' $(CURDIR)/core $(CURDIR)/service > "$$($(BIN)/pytho
 
 $(VENV)/serve.done: $(VENV)/python.done requirements/serve.lock
 	@echo "Installing $$(grep -c '^[a-z].*==' requirements/serve.lock) packages into $(VENV), about 0.4 GB. It takes half a minute; later starts skip it."
-	@$(VENV)/$(INSTALL) -r requirements/serve.lock
+	@$(VENV)/$(filter-out --no-compile,$(INSTALL)) -r requirements/serve.lock
 	@$(FIND_SOURCES)
 	@touch $@
 
@@ -252,7 +253,7 @@ $(VENV)-onednn/done: requirements/onednn.lock
 $(VENV)-torch-%/done: requirements/check.lock
 	$(PYTHON) -m venv $(VENV)-torch-$*
 	$(VENV)-torch-$*/$(INSTALL) -r requirements/check.lock
-	$(VENV)-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check torch==$*
+	$(VENV)-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-compile torch==$*
 	@touch $@
 
 # Beside torch, which the lock leaves out; llm-compressor asks for older versions than it runs with, so without dependencies.

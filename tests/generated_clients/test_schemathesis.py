@@ -25,7 +25,7 @@ schemathesis: Any = pytest.importorskip("schemathesis")
 
 pytestmark = pytest.mark.generators
 
-EXAMPLES = 30
+EXAMPLES = 12
 
 # The document says what JSON Schema can say. That a text is a type, that data have its size: the service says that, and
 # answers with a problem.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from requant.command.exit_status import DONE, FAILED
+from requant.command.junit import OPTION_HELP, TestCase, write_junit
 
 if TYPE_CHECKING:
     from requant.command.output import Output
@@ -26,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
         help="what is run for each case, with {in} and {out} in the place of the files: './my_kernel {in} {out}'",
     )
     made.add_argument("--case", action="append", default=[], metavar="NAME", help="only this case; may be repeated")
-    made.add_argument("--junit", type=Path, metavar="FILE", help="write the verdict as JUnit's XML, too")
+    made.add_argument("--junit", type=Path, metavar="FILE", help=OPTION_HELP)
     made.add_argument("--json", action="store_true", help="print the verdict as one JSON object")
     made.set_defaults(run=run)
     return made
@@ -39,7 +40,8 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
     verdict = verify_pack(read_pack(arguments.pack), arguments.command, arguments.case)
     if arguments.junit is not None:
-        arguments.junit.write_bytes(verdict.junit())
+        cases = [TestCase(each.name, None if each.passed else each.said, each.details()) for each in verdict.cases]
+        write_junit(arguments.junit, f"requant vectors {verdict.name} {verdict.version}", cases)
     said = verdict.members()
     output.done(json.dumps(said) if arguments.json else "\n".join(verdict.lines()), said)
     return DONE if verdict.passed else FAILED

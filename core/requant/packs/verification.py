@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from xml.etree import ElementTree
 
 from requant.errors import ParameterError, StorageError, excerpt
 
@@ -49,6 +48,15 @@ class CaseVerdict:
     def passed(self) -> bool:
         """Whether all results are right."""
         return self.failure is None and not self.wrong
+
+    @property
+    def said(self) -> str:
+        """How it did."""
+        return self.failure or (f"{len(self.wrong)} wrong" if self.wrong else "all right")
+
+    def details(self) -> list[str]:
+        """Return the first wrong vectors."""
+        return [f"vector {each}" for each in self.wrong[:_SHOWN]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +105,9 @@ class PackVerdict:
     def lines(self) -> Iterator[str]:
         """Yield it for people."""
         for each in self.cases:
-            said = each.failure or (f"{len(each.wrong)} wrong" if each.wrong else "all right")
-            yield f"{each.name}: {each.vectors} vectors, {said}"
-            for one in each.wrong[:_SHOWN]:
-                yield f"  vector {one}"
+            yield f"{each.name}: {each.vectors} vectors, {each.said}"
+            yield from (f"  {line}" for line in each.details())
         yield self.badge
-
-    def junit(self) -> bytes:
-        """Return it as JUnit's XML, a test case for each case."""
-        suite = ElementTree.Element(
-            "testsuite", name=f"requant vectors {self.name} {self.version}", tests=str(len(self.cases)),
-            failures=str(sum(not each.passed for each in self.cases)),
-        )  # fmt: skip
-        for each in self.cases:
-            case = ElementTree.SubElement(suite, "testcase", classname=self.name, name=each.name)
-            if not each.passed:
-                said = each.failure or f"{len(each.wrong)} of {each.vectors} vectors are wrong"
-                failure = ElementTree.SubElement(case, "failure", message=said)
-                failure.text = "\n".join(f"vector {one}" for one in each.wrong[:_SHOWN])
-        text: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
-        return text
 
 
 def verify_pack(files: Mapping[str, bytes], command: str, only: Sequence[str] = ()) -> PackVerdict:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from requant.command.checkpoint import options, single_file
 from requant.command.exit_status import DONE, FAILED
+from requant.command.junit import OPTION_HELP, TestCase, write_junit
 from requant.command.kernels import choose_kernels, compile_missing
 from requant.command.output import Output, add_progress_option, counted
 
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the quantization error of each weight to this file, as a page (.html) or JSON (.json)",
     )
+    parser.add_argument("--junit", type=Path, metavar="FILE", help=OPTION_HELP)
     of_conversion = parser.add_argument_group(
         "how the model was quantized, if another program wrote it (without a manifest)"
     )
@@ -70,9 +72,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     from requant.checkpoints import is_gguf, open_source
 
     if is_gguf(arguments.checkpoint):
-        report = _report_of_file(arguments, output)
-        options.print_document(_text(report), report.members(), arguments, output)
-        return FAILED if report.verification.faults else DONE
+        return _say(_report_of_file(arguments, output), arguments, output)
     options.refuse_given(arguments, ("imatrix",), "is only for GGUF files")
     given = options.is_quantization(arguments)
     if not given:
@@ -95,8 +95,19 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     )
     if arguments.report is not None:
         _write(report, Path(arguments.report))
-    options.print_document(_text(report), report.members(), arguments, output)
-    return FAILED if report.verification.faults else DONE
+    return _say(report, arguments, output)
+
+
+def _say(report: CheckpointReport, arguments: argparse.Namespace, output: Output) -> int:
+    """Print the verdict, and return the exit status."""
+    text, faults = _text(report), len(report.verification.faults)
+    if arguments.junit is not None:
+        failure = f"{faults} faults" if faults else None
+        write_junit(
+            arguments.junit, "requant checkpoint verify", [TestCase(report.checkpoint, failure, text.splitlines())]
+        )
+    options.print_document(text, report.members(), arguments, output)
+    return FAILED if faults else DONE
 
 
 def _report_of_file(arguments: argparse.Namespace, output: Output) -> CheckpointReport:

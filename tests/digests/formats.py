@@ -23,7 +23,7 @@ from requant.checkpoint.weights.floats import bits_of
 from requant.checkpoint.weights.weight_format import StoredRows, WeightFormat
 from requant.convert.blocks.block_tensor import BlockFormat, BlockRule, dequantize_blocks, quantize_blocks
 from requant.convert.blocks.mx import MX_ELEMENTS, MxRule
-from requant.convert.blocks.nvfp4 import GlobalScale
+from requant.convert.blocks.nvfp4 import GlobalScale, Nvfp4Rule
 from requant.errors import RequantError
 from tests.digests.cases import Array, Case, Found
 from tests.digests.patterns import any_f32, finite_f32, integers, words
@@ -50,7 +50,8 @@ def _tensors() -> dict[str, Array]:
 def block_cases() -> Iterator[Case]:
     for kind, values in _tensors().items():
         for format_ in BlockFormat:
-            for rule in MxRule if format_ in MX_ELEMENTS else (MxRule.OCP,):
+            of_nvfp4 = (MxRule.OCP, *Nvfp4Rule) if format_ is BlockFormat.NVFP4 else (MxRule.OCP,)
+            for rule in MxRule if format_ in MX_ELEMENTS else of_nvfp4:
                 scales = (*GlobalScale, 0.5, 3.0e-5) if format_ is BlockFormat.NVFP4 else (GlobalScale.DERIVED,)
                 for scale in scales:
                     name = f"block {format_} {rule} {scale} of {kind}"
@@ -59,12 +60,14 @@ def block_cases() -> Iterator[Case]:
         yield Case(f"block {format_} of any codes", partial(_any_blocks, format_))
 
 
-def _blocks(values: Array, format_: BlockFormat, rule: MxRule, scale: float | GlobalScale) -> Found:
+def _blocks(values: Array, format_: BlockFormat, rule: MxRule | Nvfp4Rule, scale: float | GlobalScale) -> Found:
     made = quantize_blocks(values, format_, rule=BlockRule(rule), global_scale=scale)
     parts = {name: part.data for name, part in made.parts.items()}
     yield from parts.values()
     yield np.array([made.global_scale or 0.0])
-    yield dequantize_blocks(format_, values.shape, parts, made.global_scale)
+    yield dequantize_blocks(
+        format_, values.shape, parts, made.global_scale, rule if isinstance(rule, Nvfp4Rule) else None
+    )
 
 
 def _any_blocks(format_: BlockFormat) -> Found:
@@ -108,7 +111,7 @@ def _gguf_of_bytes(type_: TensorType) -> Found:
     yield read_elements(words(512 * type_.block_bytes, 89).astype(np.uint8), type_)
 
 
-_OPTIONS = ("", ":asymmetric", ":tensor", ":channel", ":group=32")
+_OPTIONS = ("", ":asymmetric", ":tensor", ":channel", ":group=32", ":rule=rceil", ":rule=fouroversix")
 
 
 def checkpoint_cases() -> Iterator[Case]:

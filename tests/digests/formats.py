@@ -65,9 +65,10 @@ def _blocks(values: Array, format_: BlockFormat, rule: MxRule | Nvfp4Rule, scale
     parts = {name: part.data for name, part in made.parts.items()}
     yield from parts.values()
     yield np.array([made.global_scale or 0.0])
-    yield dequantize_blocks(
-        format_, values.shape, parts, made.global_scale, rule if isinstance(rule, Nvfp4Rule) else None
-    )
+    if rule is not Nvfp4Rule.TRANSFORMER_ENGINE:  # which dequantizes by a number that is not among the parts
+        yield dequantize_blocks(
+            format_, values.shape, parts, made.global_scale, rule if isinstance(rule, Nvfp4Rule) else None
+        )
 
 
 def _any_blocks(format_: BlockFormat) -> Found:

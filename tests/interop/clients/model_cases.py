@@ -31,7 +31,7 @@ _DOUBLE = (
 )
 _ONE, _ZERO = np.array(1.0), np.array(0, np.int64)
 _SUMS, _QUARTERS = "!quant.uniform<i32:f32, 0.001>", "!quant.uniform<i8:f32, 0.25:-1>"
-_HALVES = "!quant.uniform<i8:f32, 5.000000e-01:3>"
+_HALVES_AT_3 = "!quant.uniform<i8:f32, 5.000000e-01:3>"
 _STORED = "!quant.uniform<i8:f32, 0.5:3>"
 # 0.25 / 0.5 is a tie: to even, and then the zero point.
 _X = np.array([[0.25, 0.75, -1.5], [2.0, 100.0, -1000.0]], np.float32)
@@ -259,7 +259,7 @@ CASES = (
         {"tensor_0": np.array([0.25, 1.5, -100], np.float32)},
         {
             "calls": json.dumps(
-                [{"operation": "litert.QUANTIZE", "arguments": {"input": "tensor_0", "output_type": _HALVES}}]
+                [{"operation": "litert.QUANTIZE", "arguments": {"input": "tensor_0", "output_type": _HALVES_AT_3}}]
             ),
             "count": 1,
         },
@@ -272,7 +272,7 @@ CASES = (
                         "why": ["given", "storage_minimum"],
                         "differing": [],
                         "inputs": [{"name": "input", "type": "tensor<3xf32>", "values": [0.25, 1.5, -100.0]}],
-                        "expected": [{"name": "output", "type": f"tensor<3x{_HALVES}>", "values": [4, 6, -128]}],
+                        "expected": [{"name": "output", "type": f"tensor<3x{_HALVES_AT_3}>", "values": [4, 6, -128]}],
                         "stages": [],
                     }
                 ],

@@ -54,15 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The settings of the service have a parser of their own.
         serve.run(given[1:])
         return DONE
-    first = next(iter(given), "--help")
+    first = next(iter(given), "")
     try:
         # Descriptions of operations import numpy and numba, which takes as long as many a checkpoint command.
         parser = command_parser(with_operations=first != "checkpoint", operator=first)
+        if not given:
+            parser.print_help()
+            return WRONG_USAGE
         parser.check_command(first)
-        if given[:2] == ["vectors", "verify"]:
-            parsed = packs.parser().parse_args(given[2:])
-        else:
-            parsed = parser.parse_args(given or [first])
+        verifies = given[:2] == ["vectors", "verify"]
+        parsed = packs.parser().parse_args(given[2:]) if verifies else parser.parse_args(given)
     except UnknownNameError as error:
         sys.stderr.write(f"requant: error: {described(error)}\n")
         return WRONG_USAGE

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, floor, inf, trunc
 from typing import Any
 
@@ -30,15 +31,20 @@ Step = tuple[Any, ...]
 Steps = tuple[Step, ...]
 Number = int | Fraction | float
 
-_HALF = Fraction(1, 2)
 # Steps may come from a certificate that anybody wrote.
 _LARGEST_EXPONENT = 1 << 12
 
+
+def _up(x: Fraction) -> int:
+    """Return floor(x + 1/2)."""
+    return (2 * x.numerator + x.denominator) // (2 * x.denominator)
+
+
 WAYS: Mapping[str, Callable[[Fraction], int]] = {
     "even": round,
-    "away": lambda x: floor(x + _HALF) if x >= 0 else ceil(x - _HALF),
-    "up": lambda x: floor(x + _HALF),
-    "down": lambda x: ceil(x - _HALF),
+    "away": lambda x: _up(x) if x >= 0 else -_up(-x),
+    "up": _up,
+    "down": lambda x: -_up(-x),
     "zero": trunc,
     "floor": floor,
     "ceil": ceil,
@@ -139,6 +145,14 @@ def _nearest(
     return whole + (2 * rest > divisor or (2 * rest == divisor and whole & 1)), place
 
 
+# A certificate has few steps, and each of them for every interval.
+_fraction = lru_cache(maxsize=256)(Fraction)
+
+
+def _is_infinite(x: Number) -> bool:
+    return isinstance(x, float) and x in (inf, -inf)
+
+
 def _exact(x: Number) -> Fraction | int:
     """Return a finite number as one that is computed with exactly."""
     return Fraction(x) if isinstance(x, float) else x
@@ -166,7 +180,7 @@ def _decoded(x: int, mantissa_bits: int, bias: int, infinity: int, sign: int) ->
 def _encoded(x: Number, numbers: tuple[Any, ...]) -> tuple[int, int]:
     mantissa_bits, bias, sign_bit, zero_sign, largest, overflow, infinity, *other = numbers
     way, negative = other[0] if other else "even", _is_negative(x)
-    if x in (inf, -inf):
+    if _is_infinite(x):
         code, kind = infinity, 3
     else:
         magnitude, least = _magnitude(_exact(x)), 1 - bias - mantissa_bits
@@ -198,20 +212,20 @@ def _after(x: Number, step: Step) -> tuple[Number | None, int]:
         lowest, highest, other = numbers
         branch = int(x > highest) - int(x < lowest)
         return (other if branch else x), branch
-    if x in (inf, -inf):
+    if _is_infinite(x):
         return (-x if name == "multiply" and numbers[0] < 0 else x), 0
     return _after_finite(x, name, numbers)
 
 
 def _after_finite(x: Number, name: str, numbers: list[Any]) -> tuple[Number, int]:
-    negative, exact = _is_negative(x), _exact(x)
+    exact = _exact(x)
     match name:
         case "add":
-            return exact + (numbers[0] if numbers[1] == 1 else Fraction(*numbers)), 0
+            return exact + (numbers[0] if numbers[1] == 1 else _fraction(*numbers)), 0
         case "multiply":
             if not exact:
-                return (-0.0 if negative != (numbers[0] < 0) else 0), 0
-            return exact * (numbers[0] if numbers[1] == 1 else Fraction(*numbers)), 0
+                return (-0.0 if _is_negative(x) != (numbers[0] < 0) else 0), 0
+            return exact * (numbers[0] if numbers[1] == 1 else _fraction(*numbers)), 0
         case "integer":
             return (exact if isinstance(exact, int) else WAYS[numbers[0]](exact)), 0
         case "float":
@@ -219,11 +233,11 @@ def _after_finite(x: Number, name: str, numbers: list[Any]) -> tuple[Number, int
             nearest, place = _nearest(_magnitude(exact), precision, least)
             magnitude = nearest << place if place >= 0 else Fraction(nearest, 1 << -place)
             rounded: Number = inf if magnitude >= 1 << top else magnitude or 0.0
-            return (-rounded if negative else rounded), 0
+            return (-rounded if _is_negative(x) else rounded), 0
         case "nudge":
             return exact + (numbers[0] if exact >= 0 else -numbers[0]), 0
         case "flush":
-            return (0 if _magnitude(exact) < Fraction(*numbers) else x), 0
+            return (0 if _magnitude(exact) < _fraction(*numbers) else x), 0
         case "wrap":
             half = 1 << (numbers[0] - 1)
             multiple, rest = divmod(exact + half, 1 << numbers[0])

@@ -466,7 +466,6 @@ def test_verify_counts_what_the_source_gives(model: Path, tmp_path: Path, capsys
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["checkpoint"],
         ["checkpoint", "quantize", "a", "b"],
         ["checkpoint", "quantize", "a", "b", "--scheme", "W8A8", "--threads", "0"],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from requant.arrays.calls import ArrayCall
@@ -19,7 +20,7 @@ from requant.description import (
     Result,
     TensorValue,
 )
-from requant.errors import LimitError
+from requant.errors import LimitError, RequantError, pointers_for_sides
 from requant.identification.call_vectors import MAX_COUNT, CallVector, DataReason, runs_of, vectors_of_call
 from requant.identification.candidates import options_for
 from requant.identification.files import FileFormat
@@ -37,17 +38,17 @@ _BYTES_OF_TEXT = 64
 def _plan(call: OperationCall) -> PlannedWork:
     calls: Sequence[ArrayCall] = call.calls
     most, seed, files = (call.options[name] for name in ("count", "seed", "files"))
-    works = [(each, each.planned(options_for((), each)), runs_of(each, most)) for each in calls]
+    works = [(each, _planned(each, place), runs_of(each, most)) for place, each in enumerate(calls)]
     elements = most * sum(2 * sum(array.size for array in each.arrays.values()) + work.sums for each, work, _ in works)
     _check("elements in vectors", elements, MAX_ELEMENTS)
     _check("calls to compute", sum(runs for _, _, runs in works), MAX_RUNS)
 
     def run(_: Mapping[str, Array]) -> Result:
-        vectors = [
-            _vector(index, each, files)
-            for index, asked in enumerate(calls)
-            for each in vectors_of_call(asked, most, seed)
-        ]
+        vectors = []
+        for place, asked in enumerate(calls):
+            with _of_call(asked, place):
+                found = vectors_of_call(asked, most, seed)
+            vectors += [_vector(place, each, files) for each in found]
         return Result(report={"vectors": vectors})
 
     return PlannedWork(
@@ -57,6 +58,24 @@ def _plan(call: OperationCall) -> PlannedWork:
         products=sum(work.products * runs for _, work, runs in works),
         searches=True,
     )
+
+
+def _planned(call: ArrayCall, place: int) -> PlannedWork:
+    with _of_call(call, place):
+        return call.planned(options_for((), call))
+
+
+@contextmanager
+def _of_call(call: ArrayCall, place: int) -> Iterator[None]:
+    """Have errors point into the arguments of a call, where operators have no attributes and inputs of their own."""
+    sides = {each.side or each.name: f"/{each.name}/type" for each in call.operation.tensors}
+    try:
+        with pointers_for_sides(**sides):
+            yield
+    except RequantError as error:
+        pointer = (error.pointer or "").removeprefix("/attributes").removeprefix("/inputs")
+        error.pointer = f"/calls/{place}/arguments{pointer}"
+        raise
 
 
 def _check(what: str, count: int, limit: int) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from requant.calibration.ranges.rule import round_half_away
 from requant.convert.scaling import common_granularity, plan_scaling
 from requant.description import Array, Choices, Chooses, Kind, TensorValue
-from requant.errors import TypeFitError, UnsupportedError, default_pointer
+from requant.errors import ParameterError, TypeFitError, UnsupportedError, default_pointer
 from requant.formats.elements import IntegerElement
 from requant.mlir.types import TensorType, UniformQuantizedType, UniformType
 from requant.operators.description import (
@@ -161,8 +161,13 @@ def nearest_integer(real: Any) -> int:
 
 def multiplier_of(factor: Any) -> Multiplier:
     """Return QuantizeMultiplier(factor). Raise ParameterError, pointing at output_type, where it has none."""
-    with default_pointer("/attributes/output_type"), np.errstate(all="ignore"):
-        return LITERT.derive_checked(float(factor))
+    try:
+        with np.errstate(all="ignore"):
+            return LITERT.derive_checked(float(factor))
+    except ParameterError as error:
+        # Which names the shift, of which the call has none.
+        error.pointer = "/attributes/output_type"
+        raise
 
 
 def scaled(sums: Array, multipliers: Multiplier | Sequence[Multiplier], scheme: Scheme = LITERT) -> Array:

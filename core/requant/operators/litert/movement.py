@@ -16,7 +16,7 @@ import numpy as np
 
 from requant.calibration.ranges.rule import round_half_away
 from requant.description import Array, Kind
-from requant.errors import TypeFitError, UnsupportedError
+from requant.errors import ParameterError, TypeFitError, UnsupportedError
 from requant.operators.description import Attribute, Operand, OperatorCall, Work
 from requant.operators.litert.arithmetic import described, quantized, quantized_output, same_dtype, tensor
 from requant.operators.separate_parameters import joined_shape, normalized_axis
@@ -63,6 +63,10 @@ def _plan_concatenation(call: OperatorCall) -> Work:
 def _plan_pad(call: OperatorCall) -> Work:
     x, paddings = call.inputs["input"], call.inputs["paddings"]
     of_x = quantized(call, "input", symmetric=())
+    if not of_x.lowest <= of_x.zero_point <= of_x.highest:
+        raise ParameterError(
+            f"the zero point {of_x.zero_point} is no number that can be stored", pointer="/inputs/input"
+        )
     rank = len(x.shape)
     if paddings.shape != (rank, 2) or (paddings.data < 0).any():
         raise TypeFitError(f"paddings are {rank} pairs of 0 or more", pointer="/inputs/paddings")

@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from requant.description import Array, Kind, TensorValue
-from requant.errors import ParameterError, TypeFitError, UnsupportedError
+from requant.errors import ParameterError, PreconditionError, TypeFitError, UnsupportedError
 from requant.integer.accumulation import Integers
 from requant.integer.matmul import Matmul
 from requant.operators.description import Attribute, Operand, OperatorCall, Work
@@ -62,7 +62,8 @@ def _plan_gemm(call: OperatorCall) -> Work:
     sums = _sums(matrices, a, b, (np.array(of_a.zero_point), zeros))
     added, zero_point = call.optional("C"), call.optional("y_zero_point")
     if (zero_point is None) != (call.optional("y_scale") is None):
-        raise TypeFitError("y_scale and y_zero_point are given together", pointer="/inputs/y_scale")
+        given = "y_scale" if zero_point is None else "y_zero_point"
+        raise TypeFitError("y_scale and y_zero_point are given together", pointer=f"/inputs/{given}")
     y = None if zero_point is None else quantized_of(call, "y", "y_zero_point")
     try:
         addend = np.broadcast_to(0 if added is None else added.data.reshape(added.shape), sums.shape)
@@ -120,8 +121,8 @@ def _plan_dynamic(call: OperatorCall) -> Work:
     quantize = OperatorCall(DYNAMIC_QUANTIZE_LINEAR.versions[-1], "onnxruntime", {"x": call.inputs["A"]}, {})
     try:
         found = DYNAMIC_QUANTIZE_LINEAR.work_of(quantize).run()
-    except ParameterError as error:
-        error.pointer = "/inputs/A"
+    except (ParameterError, PreconditionError) as error:
+        error.pointer, error.detail = "/inputs/A", error.detail.replace("x has", "A has", 1)
         raise
     shown = {f"a_{name}": each.data.reshape(each.shape) for name, each in found.items()}
     quantized = {"a_quantized": shown["a_y"], "a_scale": shown["a_y_scale"], "a_zero_point": shown["a_y_zero_point"]}

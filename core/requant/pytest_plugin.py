@@ -1,9 +1,11 @@
 """A plugin for pytest: `@pytest.mark.requant(...)` runs a test for each vector of an operation.
 
-@pytest.mark.requant("requantize", "i32", output_type="i8", profile="litert", count=64)
-def test_my_kernel(requant_vector):
-    p = requant_vector.parameters
-    assert my_kernel(requant_vector.input, p["multiplier"], p["shift"]) == requant_vector.expected
+    @pytest.mark.requant("requantize", "i32", output_type="i8", profile="litert", count=64)
+    def test_my_kernel(requant_vector):
+        p = requant_vector.parameters
+        assert my_kernel(requant_vector.input, p["multiplier"], p["shift"]) == requant_vector.expected
+
+The arguments are those of `requant.vectors`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Assertions for tests: arrays have the bits that a system gives, or the failure says at which step they part.
 
-from requant.testing import assert_bits_equal
+    assert_bits_equal(mine, operation="requantize", input=sums, input_type=..., output_type=..., profile="litert")
 
-assert_bits_equal(mine, operation="requantize", input=sums, input_type=..., output_type=..., profile="litert")
+docs/testing.md shows what a failure prints.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from requant.arrays.calls import ArrayCall, call_on_arrays
+from requant.arrays.calls import ArrayCall, read_calls
 from requant.arrays.comparison import compare
 from requant.arrays.elements import Array, as_array, shaped
 from requant.comparison.comparison import ComparisonReport, Mismatch
 from requant.convert.explain.explanation import Step
 from requant.description import TensorOutput
 from requant.errors import RequantError
-from requant.errors.names import entry_named
 from requant.functions import run_operation
+from requant.identification.candidates import options_for
 from requant.identification.divergence import steps_of_element
 from requant.identification.patterns import in_words
 from requant.mlir.types import Type
@@ -32,7 +32,7 @@ from requant.operations.vectors import VECTORS
 
 _SECONDS = 5.0
 """So long a failing assertion looks for rules that give the bits."""
-_MOST_RULES = 5
+_SHOWN_RULES = 5
 
 
 def assert_bits_equal(
@@ -60,7 +60,7 @@ def assert_bits_equal(
     if expected is None:
         if call is None:
             raise TypeError("assert_bits_equal needs the expected array, or the operation that gives it")
-        value = next(iter(call.result(call.planned()).outputs.values()))
+        value = next(iter(call.result(call.planned(options_for((), call))).outputs.values()))
         expected, type = shaped(value.data, value.type, value.shape), value.type.element if type is None else type
     found, wanted = as_array(actual), as_array(expected)
     for what, one, other in (("shape", found.shape, wanted.shape), ("dtype", found.dtype, wanted.dtype)):
@@ -74,15 +74,8 @@ def assert_bits_equal(
 def _call(operation: str, arguments: Mapping[str, Any]) -> ArrayCall:
     """Return the call of an operation with the arguments of its function."""
     assert CALL_VECTORS.calls is not None
-    called = entry_named(CALL_VECTORS.calls.operations, operation, "operation")
-    types = {each.type_option: each.name for each in called.tensors}
-    inputs = {each.name for each in called.arguments}
-    return call_on_arrays(
-        called,
-        {name: value for name, value in arguments.items() if name in inputs},
-        {types[name]: value for name, value in arguments.items() if name in types},
-        {name: value for name, value in arguments.items() if name not in inputs and name not in types},
-    )
+    [call] = read_calls(CALL_VECTORS.calls, {"operation": operation, "arguments": arguments})
+    return call
 
 
 def _failure(
@@ -120,7 +113,7 @@ def _steps(call: ArrayCall, mismatch: Mismatch) -> Iterator[str]:
         yield f"{each.symbol} = {each.formula}{inserted} = {each.value}{exact}{' (a tie)' if each.tie else ''}"
     if not steps and call.operation.trace is not None and call.operation.has_option("trace"):
         traced = replace(call, options={**call.options, "trace": True})
-        result = traced.result(traced.planned())
+        result = traced.result(traced.planned(options_for((), traced)))
         size = next(iter(result.outputs.values())).data.size
         for name, stage in result.stages.items():
             if stage.data.size == size:
@@ -144,10 +137,10 @@ def _identified(call: ArrayCall, arguments: Mapping[str, Any], actual: Array) ->
     rules = [each for group in reply["consistent"] for each in group["candidates"]]
     if rules:
         yield "these bits are those of:"
-        for each in rules[:_MOST_RULES]:
+        for each in rules[:_SHOWN_RULES]:
             yield f"  {', '.join(f'{name} {value}' for name, value in each.items())}"
-        if len(rules) > _MOST_RULES:
-            yield f"  and of {len(rules) - _MOST_RULES} others"
+        if len(rules) > _SHOWN_RULES:
+            yield f"  and of {len(rules) - _SHOWN_RULES} others"
     else:
         yield "no rule gives all of these bits"
         yield from (f"  {in_words(each)}" for each in reply.get("patterns", ()))

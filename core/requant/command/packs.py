@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
     verdict = verify_pack(read_pack(arguments.pack), arguments.command, arguments.case)
     if arguments.junit is not None:
-        cases = [TestCase(each.name, None if each.passed else each.said, each.details()) for each in verdict.cases]
+        cases = [TestCase(each.name, None if each.passed else each.summary, each.details()) for each in verdict.cases]
         write_junit(arguments.junit, f"requant vectors {verdict.name} {verdict.version}", cases)
     said = verdict.members()
     output.done(json.dumps(said) if arguments.json else "\n".join(verdict.lines()), said)

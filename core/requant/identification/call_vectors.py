@@ -103,7 +103,7 @@ def vectors_of_call(call: ArrayCall, most: int, seed: int) -> list[CallVector]:
     for trial in tried:
         check_cancelled()
         trial.differing = tuple(_differing(trial))
-    return [each.vector() for each in _kept(tried, most)]
+    return [each.vector() for each in _selected(tried, most)]
 
 
 class _Trial:
@@ -177,7 +177,7 @@ def _differing(trial: _Trial) -> Iterator[str]:
             yield str(name)
 
 
-def _kept(tried: Sequence[_Trial], most: int) -> list[_Trial]:
+def _selected(tried: Sequence[_Trial], most: int) -> list[_Trial]:
     """Return the first one, then so many of those that show most of what the ones before do not."""
     first, *left = tried
     kept, seen = [first], first.seen()

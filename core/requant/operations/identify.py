@@ -166,7 +166,7 @@ def _text(value: Any) -> str:
 
 
 def _probe(probe: Probe, files: FileFormat | None) -> dict[str, Any]:
-    outcomes = [[value for output in each for value in elements_of(output)] for each in probe.outcomes]
+    outcomes = [[value for output in each for value in _elements(output)] for each in probe.outcomes]
     tensors = tensors_of(probe.asked, files)
     return {"call": probe.call, "channel": probe.channel, "tensors": tensors, "outcomes": outcomes}
 
@@ -176,7 +176,7 @@ def tensors_of(asked: ArrayCall, files: FileFormat | None) -> list[dict[str, Any
     found: list[dict[str, Any]] = [
         tensor_members(name, asked.type_of(name), each, files) for name, each in asked.arrays.items()
     ]
-    return found + [{"name": name, "values": elements_of(each)} for name, each in asked.numbers.items()]
+    return found + [{"name": name, "values": _elements(each)} for name, each in asked.numbers.items()]
 
 
 def tensor_members(name: str, type_: TensorType, array: Array, files: FileFormat | None) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def tensor_members(name: str, type_: TensorType, array: Array, files: FileFormat
     return said if files is None else {**said, "file": tensor_file(name, type_, array, files)}
 
 
-def elements_of(array: Array) -> list[Any]:
+def _elements(array: Array) -> list[Any]:
     """Return elements as JSON has them: numbers, and texts of those that are not finite."""
     listed = array.reshape(-1).tolist()
     if array.dtype.kind in "iub":
@@ -265,7 +265,7 @@ def _warnings(answer: Identification) -> Iterator[str]:
         yield "the candidates of a group agree on many inputs, but are not proven to agree on every one"
 
 
-def choices_of(operations: Mapping[str, Operation]) -> tuple[Member, ...]:
+def _choices_of(operations: Mapping[str, Operation]) -> tuple[Member, ...]:
     """Return the options that choose the arithmetic of any operation, as members of a candidate."""
     members: dict[str, Member] = {}
     for operation in operations.values():
@@ -540,7 +540,7 @@ def identify_operation(operations: Mapping[str, Operation]) -> Operation:
                 optional=True,
             ),
         ),
-        reply=_reply(choices_of(operations), choices_of({"": operations["derive_from_tensor"]})),
+        reply=_reply(_choices_of(operations), _choices_of({"": operations["derive_from_tensor"]})),
         reply_title="IdentifyReply",
         reply_description="The candidates that give the observed bits, and the others.",
         plan=partial(_plan, operations),

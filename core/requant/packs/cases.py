@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from requant.errors import PreconditionError, RequantError, TypeFitError, UnknownNameError, UnsupportedError
+from requant.errors import PreconditionError, TypeFitError, UnsupportedError
 from requant.errors.names import entry_named
 from requant.operations.vectors import MadeVectors, VectorsCall, make_vectors, read_element_type
 from requant.profiles import PROFILES
@@ -49,10 +49,6 @@ def cases_of(name: str) -> Iterator[PackCase]:
         )
         try:
             made = make_vectors(call, read_element_type)
-        except UnknownNameError:
-            raise
         except _REFUSED:
             continue
-        except RequantError as error:
-            raise type(error)(f"{operation} of {source}: {error.detail}") from error
         yield PackCase("-".join(each for each in (operation, source, target) if each), made)

@@ -25,6 +25,8 @@ PACK_VERSION = "1.0"
 """Of the vectors and the layout: another one where any byte of a case changes."""
 _LEVEL = 19
 _MODE = 0o644
+# No pack is unpacked beyond that.
+_LARGEST = 1 << 30
 
 
 def pack_name(name: str) -> str:
@@ -139,9 +141,6 @@ def _files_of_archive(path: Path) -> dict[str, bytes]:
         members = [each for each in archive if each.isfile()]
         read = {each.name.partition("/")[2]: archive.extractfile(each) for each in members}
         return {name: file.read() for name, file in read.items() if file is not None}
-
-
-_LARGEST = 1 << 30
 
 
 def _zstandard() -> Any:

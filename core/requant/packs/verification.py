@@ -50,7 +50,7 @@ class CaseVerdict:
         return self.failure is None and not self.wrong
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """How it did."""
         return self.failure or (f"{len(self.wrong)} wrong" if self.wrong else "all right")
 
@@ -105,7 +105,7 @@ class PackVerdict:
     def lines(self) -> Iterator[str]:
         """Yield it for people."""
         for each in self.cases:
-            yield f"{each.name}: {each.vectors} vectors, {each.said}"
+            yield f"{each.name}: {each.vectors} vectors, {each.summary}"
             yield from (f"  {line}" for line in each.details())
         yield self.badge
 

@@ -22,7 +22,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 COMPILE := -m requant.kernels.jit.warmup
 
 .DEFAULT_GOAL := help
-.PHONY: help packs environments serve test test-all workers interop conformance live drift generators browser digests arm64 arm64-live docs check format bench openapi proto sbom lock clean
+.PHONY: help packs wheels environments serve test test-all workers interop conformance live drift generators browser digests arm64 arm64-live docs check format bench openapi proto sbom lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -165,6 +165,15 @@ bench: $(VENV)-interop/done $(VENV)-mlserver/done $(VENV)-triton/done $(CHECKPOI
 packs: $(VENV)/check.done ## write test vectors of each profile and scheme into packs/, with test benches in C and Verilog
 	$(BIN)/python -m requant.packs packs
 
+# For the Python of .venv. A wheel of each machine has the kernels of each of its CPU levels.
+MACHINES ?= x86_64 aarch64
+wheels: $(VENV)/check.done ## build wheels that carry compiled kernels into dist/, for Linux on MACHINES="x86_64 aarch64"
+	@for machine in $(MACHINES); do \
+	  rm -rf build/$$machine && $(BIN)/python -m requant.kernels.jit.bake build/$$machine --machine $$machine && \
+	  REQUANT_WHEEL_KERNELS=build/$$machine $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist . \
+	  || exit; \
+	done
+
 openapi: $(VENV)/serve.done ## write openapi/openapi.json
 	$(BIN)/python -m requant_service.openapi
 
@@ -199,7 +208,7 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(ONNXRUNTIME_1_32) $(VENV)-generators $(VENV)-clients $(VENV)-browser $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-workers $(VENV)-docs $(VENV)-torch-* .llama-cpp .gemmlowp .from-source .qemu-riscv .iverilog .conformance .drift .arm64 .digests site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(ONNXRUNTIME_1_32) $(VENV)-generators $(VENV)-clients $(VENV)-browser $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-workers $(VENV)-docs $(VENV)-torch-* .llama-cpp .gemmlowp .from-source .qemu-riscv .iverilog .conformance .drift .arm64 .digests build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:

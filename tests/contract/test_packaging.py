@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from requant.kernels.jit.baked import PACKAGED
+from requant.kernels.jit.sources import FOLDER
+from requant.version import VERSION
 from tests.conftest import ROOT
 from tests.support.model_directory import make_model
 
@@ -32,12 +35,21 @@ def run(*command: object, cwd: Path, **environment: str) -> str:
     return ran.stdout
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT, cwd=folder)
+def _built(folder: Path, **environment: str) -> Path:
+    command = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
+    run(*command, cwd=folder, **environment)
     (built,) = folder.glob("*.whl")
     return built
+
+
+def _files(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _built(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +66,23 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        found = {name for name in archive.namelist() if ".dist-info/" not in name}
+    found = _files(wheel)
     tracked = run("git", "ls-files", *PACKAGES, cwd=ROOT).splitlines()
     assert found == {path.partition("/")[2] for path in tracked}
     data = ("playground/static/index.html", "openapi/example_replies.json")
     assert {"requant/py.typed", *(f"requant_service/{each}" for each in data)} < found
+
+
+def test_a_wheel_with_kernels_is_for_their_machine_and_this_python(wheel: Path, tmp_path: Path) -> None:
+    """`make wheels` compiles them all for each level. That they are used: tests/core/kernels/test_baked_kernels.py."""
+    kernel = tmp_path / "aarch64" / "neoverse-n1" / FOLDER / "one.kernel"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_bytes(b"machine code")
+    built = _built(tmp_path, REQUANT_WHEEL_KERNELS=str(tmp_path / "aarch64"))
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert built.name == f"requant-{VERSION}-{python}-{python}-manylinux_2_17_aarch64.whl"
+    assert _files(built) - _files(wheel) == {f"requant/{PACKAGED.name}/neoverse-n1/{FOLDER}/one.kernel"}
+    assert wheel.name == f"requant-{VERSION}-py3-none-any.whl"
 
 
 def test_an_installed_package_works_elsewhere(installed: Path, tmp_path: Path) -> None:

@@ -8,26 +8,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from requant.kernels.jit.baked import LEVELS_BY_MACHINE
+from requant.kernels.jit.baked import LEVELS_BY_MACHINE, pinned
 from requant.kernels.jit.host_features import host_features
 from requant.kernels.jit.target import HOST_MACHINE
-
-_V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
-
-LEVELS: Mapping[str, Sequence[str]] = {
-    "x86-64-v2": _V2,
-    **dict(reversed(LEVELS_BY_MACHINE["x86_64"].items())),
-}
-"""Those that are baked into the image, and x86-64-v2, which has neither vectors of 256 bits nor fused steps."""
-
-
-def pinned(level: str) -> dict[str, str]:
-    """Return the environment in which numba compiles for a level."""
-    features = ",".join(f"+{feature}" for feature in LEVELS[level])
-    return {"NUMBA_CPU_NAME": level.partition("+")[0], "NUMBA_CPU_FEATURES": features}
 
 
 def main(directory: Path) -> int:
@@ -36,7 +21,7 @@ def main(directory: Path) -> int:
         sys.stderr.write(f"These are levels of x86-64; this is {HOST_MACHINE}.\n")
         return 1
     files, has = [], host_features()
-    for level, features in LEVELS.items():
+    for level, features in reversed(LEVELS_BY_MACHINE[HOST_MACHINE].items()):
         missing = [feature for feature in features if feature not in has]
         if missing:
             sys.stdout.write(f"{level} is skipped: this machine has no {', '.join(missing)}\n")

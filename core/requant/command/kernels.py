@@ -1,4 +1,4 @@
-"""The kernels of a command: chosen before numba is imported, and compiled side by side when the cache has none."""
+"""The kernels of a command: chosen before they are imported, and compiled side by side when the cache has none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def choose_kernels() -> None:
-    """Read machine code from the image's kernels, if there are any. Call it before numba is imported.
+    """Read machine code from the image's kernels, if there are any. Call it before kernels are imported.
 
     Raise StorageError, naming the variable, for a directory in which others could have put their own machine code.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,11 +12,12 @@ from pathlib import Path
 import pytest
 from llvmlite import binding
 
-from requant.kernels.jit import bake, baked, machine_code_cache
+from requant.kernels.jit import bake, baked, jit, machine_code_cache
 from requant.kernels.jit import host_features as features_of_host
 from requant.kernels.jit.host_features import host_features
+from requant.kernels.jit.sources import CORE
 
-_PINS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_CACHE_DIR")
+_PINS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_CACHE_DIR", "REQUANT_BAKED_KERNELS")
 
 
 @pytest.fixture
@@ -34,10 +36,11 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("level", baked.LEVELS)
 def test_the_best_level_of_the_cpu_is_used(image: Path, monkeypatch: pytest.MonkeyPatch, level: str) -> None:
     monkeypatch.setattr(baked, "host_features", lambda: frozenset(baked.LEVELS[level]))
-    baked.use_baked(image)
-    assert os.environ["NUMBA_CPU_NAME"] == level.partition("+")[0]
-    assert os.environ["NUMBA_CPU_FEATURES"].split(",") == [f"+{feature}" for feature in baked.LEVELS[level]]
-    assert baked.in_use == image / level
+    assert baked.use_baked(image) == level
+    assert baked.in_use == baked.Level(image / level, *baked.cpu_and_features(level))
+    assert jit.target_features() == set(baked.LEVELS[level])
+    # Other functions that numba compiles in this process are compiled for this CPU.
+    assert not {"NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"} & os.environ.keys()
 
 
 # What Linux says on each: the lines of two cores, without those that are not read.
@@ -78,9 +81,8 @@ def test_a_machine_that_says_nothing_of_its_cpu_has_what_llvm_finds(
 
 
 def test_a_cpu_below_every_level_compiles_for_itself(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(baked, "host_features", lambda: frozenset({"avx"}))
-    baked.use_baked(image)
-    assert "NUMBA_CPU_NAME" not in os.environ
+    monkeypatch.setattr(baked, "host_features", lambda: frozenset({"sse3"}))
+    assert baked.use_baked(image) is None
     assert baked.in_use is None
 
 
@@ -89,6 +91,10 @@ def test_a_level_that_was_chosen_stays(image: Path, monkeypatch: pytest.MonkeyPa
     baked.use_baked(image)
     assert os.environ["NUMBA_CPU_NAME"] == "generic"
     assert baked.in_use is None
+
+
+def _level_of_host() -> str:
+    return next(level for level, features in baked.LEVELS.items() if host_features().issuperset(features))
 
 
 @pytest.mark.exhaustive
@@ -101,7 +107,7 @@ def test_a_baked_kernel_is_loaded_and_not_compiled(tmp_path: Path) -> None:
     compile_one += "print(sum(pack._dispatcher.stats.cache_misses.values()))\n"
     use = "import sys; from pathlib import Path; from requant.kernels.jit.baked import use_baked\n"
     use += "use_baked(Path(sys.argv[1]))\n"
-    level = next(iter(baked.LEVELS))
+    level = _level_of_host()
     clean = {name: value for name, value in os.environ.items() if name not in _PINS}
 
     def compiled(script: str, *arguments: Path, **environment: str) -> int:
@@ -112,24 +118,49 @@ def test_a_baked_kernel_is_loaded_and_not_compiled(tmp_path: Path) -> None:
 
     directory, cache = tmp_path / "baked", tmp_path / "cache"
     assert compiled(compile_one, **baked.pinned(level), NUMBA_CACHE_DIR=str(directory / level)) > 0
-    if not host_features().issuperset(baked.LEVELS[level]):
-        pytest.skip("this CPU is below the level")
     assert compiled(use + compile_one, directory, NUMBA_CACHE_DIR=str(cache)) == 0
     assert not list(cache.rglob("*.kernel"))
-    # One that is damaged is compiled for the same level, and kept where that can be.
+    # One that is damaged is compiled for this CPU, and kept where that can be.
     (file,) = directory.rglob("*.kernel")
     file.write_bytes(file.read_bytes()[:-1])
     quiet = "import logging; logging.disable()\n"
     assert compiled(quiet + use + compile_one, directory, NUMBA_CACHE_DIR=str(cache)) == 1
     assert compiled(quiet + use + compile_one, directory, NUMBA_CACHE_DIR=str(cache)) == 0
-    assert [path.name for path in cache.rglob("*.kernel")] == [file.name]
+    assert len(list(cache.rglob("*.kernel"))) == 1
+
+
+@pytest.mark.exhaustive
+def test_kernels_of_a_wheel_are_used_without_being_asked_for(tmp_path: Path) -> None:
+    """Whatever numba has compiled before, and although its group may write there, as it may to the code."""
+    package, program = tmp_path / "requant", "from requant.kernels.convert.packing import pack; pack.compile()\n"
+    shutil.copytree(CORE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    clean = {name: value for name, value in os.environ.items() if name not in _PINS}
+
+    def run(script: str, **environment: str) -> str:
+        command = [sys.executable, "-c", script]
+        environment = {**clean, "PYTHONPATH": str(tmp_path), **environment}
+        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        assert not done.stderr
+        return done.stdout
+
+    level = _level_of_host()
+    run(program, **baked.pinned(level), NUMBA_CACHE_DIR=str(package / "machine_code" / level))
+    for each in (package, *package.rglob("*")):
+        each.chmod(each.stat().st_mode | 0o020)
+    before = "import numba; numba.njit(lambda a: a + 1)(1)\n"
+    after = "print(sum(pack._dispatcher.stats.cache_misses.values()))\n"
+    after += "print(numba.core.registry.cpu_target.target_context.codegen().magic_tuple()[1])"
+    assert run(before + program + after).split() == ["0", binding.get_host_cpu_name()]
+    # Of another release of numba, as of other sources, nothing is used.
+    other = "import numba; numba.__version__ = '0.0'\n"
+    assert run(other + program + after, NUMBA_CACHE_DIR=str(tmp_path / "cache")).split()[0] == "1"
 
 
 def test_with_baked_kernels_no_place_for_others_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Where none can be written, that would be a warning at each start, although nothing is compiled."""
     monkeypatch.setattr(machine_code_cache, "cache_directory", lambda _: pytest.fail("a directory is looked for"))
     cache_path = vars(machine_code_cache.MachineCodeCache)["cache_path"].fget
-    monkeypatch.setattr(baked, "in_use", tmp_path)
+    monkeypatch.setattr(baked, "in_use", baked.Level(tmp_path, "generic", ""))
     assert cache_path(None) == ""
     monkeypatch.setattr(baked, "in_use", None)
     with pytest.raises(pytest.fail.Exception):
@@ -176,7 +207,7 @@ print(target.emit_assembly(binding.parse_assembly(sum_of)))
 
 
 @pytest.mark.parametrize(
-    ("machine", "addition"), [("x86_64", "vaddps"), ("aarch64", "fadd\tv0.4s, v0.4s")], ids=["x86_64", "aarch64"]
+    ("machine", "addition"), [("x86_64", "addps"), ("aarch64", "fadd\tv0.4s, v0.4s")], ids=["x86_64", "aarch64"]
 )
 def test_llvm_knows_each_level(machine: str, addition: str) -> None:
     """It only warns of a CPU or a feature that it does not know, and compiles without."""

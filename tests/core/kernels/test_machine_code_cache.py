@@ -265,13 +265,12 @@ def _writable_by_all(path: Path, _: Path) -> None:
 
 def _unpickled_to_an_error(path: Path, _: Path) -> None:
     """Only a defect of ours could write this: the checksum is right."""
-    key, _name = _shift(1)._dispatcher._cache._key_and_name(_shift(1)._signatures[0], _codegen())
+    key, _name = _shift(1)._dispatcher._cache._key_and_name(_shift(1)._signatures[0], _target())
     machine_code_cache._write(path, key, pickle.dumps(("no", "machine", "code")))
 
 
-def _codegen() -> object:
-    codegen: object = cpu_target.target_context.codegen()
-    return codegen
+def _target() -> str:
+    return machine_code_cache._target(cpu_target.target_context.codegen())
 
 
 @pytest.mark.parametrize(
@@ -324,16 +323,16 @@ def test_what_cannot_be_read_or_replaced_is_compiled(cache: Path, caplog: pytest
 def test_any_flipped_bit_and_any_missing_end_is_refused(tmp_path: Path) -> None:
     path, key, content = tmp_path / "file", b"a kernel", bytes(range(40))
     machine_code_cache._write(path, key, content)
-    assert machine_code_cache._read(path, key) == content
+    assert machine_code_cache._read(machine_code_cache._Place(path, key)) == content
     written = path.read_bytes()
     for index in range(len(written)):
         for bit in sample(range(8), 2):
             path.write_bytes(written[:index] + bytes([written[index] ^ 1 << bit]) + written[index + 1 :])
             with pytest.raises(RefusedFileError):
-                machine_code_cache._read(path, key)
+                machine_code_cache._read(machine_code_cache._Place(path, key))
         path.write_bytes(written[:index])
         with pytest.raises(RefusedFileError):
-            machine_code_cache._read(path, key)
+            machine_code_cache._read(machine_code_cache._Place(path, key))
 
 
 def test_flipped_machine_code_of_every_kernel_is_refused(tmp_path: Path) -> None:
@@ -346,7 +345,7 @@ def test_flipped_machine_code_of_every_kernel_is_refused(tmp_path: Path) -> None
     for each in _jit._registry:
         each.compile()
         for signature in each._signatures:
-            key, name = each._dispatcher._cache._key_and_name(signature, _codegen())
+            key, name = each._dispatcher._cache._key_and_name(signature, _target())
             written = (directory / name).read_bytes()
             for _ in range(BITS):
                 place = rng.randrange(START, len(written))
@@ -354,7 +353,7 @@ def test_flipped_machine_code_of_every_kernel_is_refused(tmp_path: Path) -> None
                 flipped[place] ^= 1 << rng.randrange(8)
                 (tmp_path / name).write_bytes(flipped)
                 with pytest.raises(RefusedFileError, match="checksum"):
-                    machine_code_cache._read(tmp_path / name, key)
+                    machine_code_cache._read(machine_code_cache._Place(tmp_path / name, key))
                 compared += 1
             (tmp_path / name).unlink()
     assert compared > 100 * BITS
@@ -405,11 +404,11 @@ def test_kernels_are_made_of_nothing_but_what_the_digest_covers() -> None:
 @pytest.mark.parametrize("option", ["BOUNDSCHECK", "OPT", "CPU_FEATURES"])
 def test_other_options_of_the_compiler_are_other_machine_code(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = _jit._registry[0]
-    before = made._dispatcher._cache._key_and_name(made._signatures[0], _codegen())
-    machine_code_cache._surroundings.cache_clear()
+    before = made._dispatcher._cache._key_and_name(made._signatures[0], _target())
+    machine_code_cache._described_target.cache_clear()
     monkeypatch.setattr(config, option, 1)
-    after = made._dispatcher._cache._key_and_name(made._signatures[0], _codegen())
-    machine_code_cache._surroundings.cache_clear()
+    after = made._dispatcher._cache._key_and_name(made._signatures[0], _target())
+    machine_code_cache._described_target.cache_clear()
     assert before[0] != after[0]
     assert before[1] != after[1]
 

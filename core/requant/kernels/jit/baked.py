@@ -1,19 +1,21 @@
-"""Kernels that were compiled when the image was built: baked for named CPU levels, and chosen at start.
+"""Kernels that were compiled beforehand: for named CPU levels, of which a start takes the best that its CPU has.
 
-Machine code is cached for the CPU's name and features, so what was made on another machine is not used unless both are
-pinned. So `requant.kernels.jit.bake` compiles for each level into a directory of its own, and a start reads from that
-of its CPU's level. Nothing is written there then.
+The container image has them in a directory of its own, a wheel beside the code (`make wheels`).
+`requant.kernels.jit.bake` compiles each level into a directory, pinned to the level's name and features. A process that
+reads them is not pinned: what is missing it compiles for its own CPU, as numba does with the functions of others.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from requant.kernels.jit.cache_directory import check_directory
 from requant.kernels.jit.host_features import host_features
 from requant.kernels.jit.target import TARGET_MACHINE
 
+_V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3 = (
     "avx",
     "avx2",
@@ -41,6 +43,8 @@ LEVELS_BY_MACHINE: dict[str, dict[str, tuple[str, ...]]] = {
         "x86-64-v4+vbmi+vnni": (*_V4, "avx512vbmi", "avx512vnni"),
         "x86-64-v4": _V4,
         "x86-64-v3": _V3,
+        # Virtual machines that name no CPU; it has neither vectors of 256 bits nor fused steps.
+        "x86-64-v2": _V2,
     },
     "aarch64": {
         # Graviton4, Grace, Axion.
@@ -57,32 +61,58 @@ as LLVM knows it, is what comes before a plus."""
 LEVELS: dict[str, tuple[str, ...]] = LEVELS_BY_MACHINE.get(TARGET_MACHINE, {})
 """Those of the machine that kernels are compiled for."""
 
-in_use: Path | None = None
-"""The directory that this process reads machine code from before it looks into its cache."""
+PACKAGED = Path(__file__).parents[2] / "machine_code"
+"""Where a wheel has the kernels that it brings: a directory for each level."""
+
+
+class Level(NamedTuple):
+    """The kernels of a CPU level."""
+
+    directory: Path
+    cpu: str
+    """Its name in LLVM."""
+    features: str
+    """As LLVM takes them: `+avx,+avx2`."""
+    packaged: bool = False
+    """Whether they came with the code: whoever can change them can change that, too."""
+
+
+in_use: Level | None = None
+"""What this process reads before it looks into its cache."""
+
+
+def cpu_and_features(level: str) -> tuple[str, str]:
+    """Return the name of a level's CPU and its features as LLVM takes them."""
+    (features,) = (levels[level] for levels in LEVELS_BY_MACHINE.values() if level in levels)
+    return level.partition("+")[0], ",".join(f"+{feature}" for feature in features)
 
 
 def pinned(level: str) -> dict[str, str]:
     """Return the environment in which numba compiles for `level`, whatever the machine has beyond it."""
-    (features,) = (levels[level] for levels in LEVELS_BY_MACHINE.values() if level in levels)
-    names = ",".join(f"+{feature}" for feature in features)
-    return {"NUMBA_CPU_NAME": level.partition("+")[0], "NUMBA_CPU_FEATURES": names}
+    return dict(zip(("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), cpu_and_features(level), strict=True))
 
 
 def use_baked(directory: Path) -> str | None:
     """Read machine code from the kernels baked in `directory` for the best level that this CPU has.
 
-    Call it before numba is imported. Return the level, or None where nothing was done: the CPU has no baked level, or
-    NUMBA_CPU_NAME is set already. Then the kernels come from the cache, or are compiled. Raise CacheDirectoryError if
-    others could have changed what is in the directory.
+    Call it before any kernel is imported: they are chosen by the level's features. Return the level, or None where
+    nothing was done: the CPU has no baked level, or NUMBA_CPU_NAME is set. Then the kernels come from the cache, or are
+    compiled. Raise CacheDirectoryError if others could have changed what is in the directory.
     """
     global in_use
     if "NUMBA_CPU_NAME" in os.environ:
         return None
+    packaged = directory == PACKAGED
     found = host_features()
     for level, features in LEVELS.items():
         baked = directory / level
         if found.issuperset(features) and baked.is_dir():
-            in_use = check_directory(baked)
-            os.environ.update(pinned(level))
+            in_use = Level(baked if packaged else check_directory(baked), *cpu_and_features(level), packaged=packaged)
             return level
     return None
+
+
+def use_packaged() -> None:
+    """Read machine code from the kernels that came with this package, if any did and no others are in use."""
+    if in_use is None and PACKAGED.is_dir():
+        use_baked(PACKAGED)

@@ -42,6 +42,9 @@ def main() -> None:
     threading.Thread(target=_receive, args=(requested,), daemon=True).start()
     os.nice(_NICENESS)
     # Takes about a second, in which the parent may end.
+    from requant.kernels.jit.environment import read_environment
+
+    read_environment()
     from requant.kernels.jit import warmup  # noqa: F401  # for all kernels
     from requant.kernels.jit.jit import all_kernels
 

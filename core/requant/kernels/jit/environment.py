@@ -10,14 +10,15 @@ from requant.kernels.jit.cache_directory import CACHE_VARIABLE, CacheDirectoryEr
 from requant.kernels.jit.sources import FOLDER
 
 BAKED_VARIABLE = "REQUANT_BAKED_KERNELS"
-"""The environment variable that names the directory of baked kernels. The container image sets it."""
+"""The environment variable that names the directory of baked kernels. The container image sets it.
+Without it, those that came with the package are used, if any did."""
 
 
 def read_environment() -> None:
     """Use the kernels that `REQUANT_BAKED_KERNELS` names, and check the directory that `NUMBA_CACHE_DIR` names, with
     the folder for these kernels in it.
 
-    Call it before numba is imported. Raise CacheDirectoryError, naming the variable, for a directory in which others
+    Call it before kernels are imported. Raise CacheDirectoryError, naming the variable, for a directory in which others
     could have put their own machine code.
     """
     variable = BAKED_VARIABLE

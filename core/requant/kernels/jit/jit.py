@@ -18,6 +18,7 @@ import numba
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import Signature
 
+from requant.kernels.jit import baked
 from requant.kernels.jit.cross_compilation import cross_compile_for
 from requant.kernels.jit.machine_code_cache import MachineCodeCache, described
 from requant.kernels.jit.signature import Binding, signature_of
@@ -25,6 +26,7 @@ from requant.kernels.jit.target import CROSS_COMPILES, TARGET_MACHINE
 
 if CROSS_COMPILES:
     cross_compile_for(TARGET_MACHINE)
+baked.use_packaged()
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -63,8 +65,12 @@ def compile_elsewhere(wait_for: Callable[[Kernel], None] | None) -> None:
 
 
 def target_features() -> frozenset[str]:
-    """Return the names of the CPU features that kernels are compiled for, such as `avx2`: this CPU's, or those set."""
-    *_, features = cpu_target.target_context.codegen().magic_tuple()
+    """Return the names of the CPU features that kernels may use, such as `avx2`: those of the baked level that is read,
+    else this CPU's, or those that are set for numba."""
+    if baked.in_use is not None:
+        features = baked.in_use.features
+    else:
+        *_, features = cpu_target.target_context.codegen().magic_tuple()
     return frozenset(each[1:] for each in features.split(",") if each.startswith("+"))
 
 

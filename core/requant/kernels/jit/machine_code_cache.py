@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite
 import numba
@@ -47,11 +47,19 @@ _MAGIC = b"requant kernel 1"
 _CHECKSUM = hashlib.sha256
 
 # What changes machine code beside the target. A bounds-checked kernel is never taken for one without the checks.
-_OPTIONS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT", "USING_SVML", "CPU_FEATURES")
+_OPTIONS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT", "USING_SVML")
 
 
 class RefusedFileError(Exception):
     """A file of the cache is not what was written there. The message says in which way."""
+
+
+class _Place(NamedTuple):
+    """Where the machine code of a specialisation may be kept."""
+
+    path: Path
+    key: bytes
+    packaged: bool = False
 
 
 class MachineCodeCache(_Cache):
@@ -80,8 +88,7 @@ class MachineCodeCache(_Cache):
 
     def has(self, sig: Any, target_context: Any) -> bool:
         """Whether there is a file for a signature. Only loading it tells whether it can be used."""
-        _, name = self._key_and_name(sig, target_context.codegen())
-        return any(directory is not None and (directory / name).exists() for directory in _directories())
+        return any(place.path.exists() for place in self._places(sig, target_context.codegen()))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function of a signature, or None if no file has it."""
@@ -90,16 +97,12 @@ class MachineCodeCache(_Cache):
         # The symbols that machine code refers to. The compiler's own registries take a tenth of a second more to fill,
         # and numba does that when there is something to compile.
         rtsys.initialize(target_context)
-        key, name = self._key_and_name(sig, target_context.codegen())
-        for directory in _directories():
-            if directory is None:
-                continue
-            path = directory / name
+        for place in self._places(sig, target_context.codegen()):
             try:
-                content = _read(path, key)
+                content = _read(place)
                 compiled = None if content is None else _rebuilt(target_context, content)
             except RefusedFileError as error:
-                _log.warning("The cached kernel %s is not used: %s. It is compiled anew.", path, error)
+                _log.warning("The cached kernel %s is not used: %s. It is compiled anew.", place.path, error)
                 continue
             if compiled is not None:
                 MachineCodeCache.loaded += 1
@@ -111,7 +114,7 @@ class MachineCodeCache(_Cache):
         directory = _writable()
         if directory is None or not MachineCodeCache._keeps or data.library.has_dynamic_globals:
             return
-        key, name = self._key_and_name(sig, data.codegen)
+        key, name = self._key_and_name(sig, _target(data.codegen))
         try:
             _write(directory / name, key, dumps(_reduced(data)))  # type: ignore[no-untyped-call]
         except OSError as error:
@@ -127,16 +130,20 @@ class MachineCodeCache(_Cache):
     def flush(self) -> None:
         """Do nothing: what is out of date has another name."""
 
-    def _key_and_name(self, signature: Any, codegen: Any) -> tuple[bytes, str]:
+    def _places(self, signature: Any, codegen: Any) -> Iterator[_Place]:
+        """Yield where there may be a file. The first that has one is enough: the others are not even looked for."""
+        if (level := baked.in_use) is not None:
+            key, name = self._key_and_name(signature, _target_of(level, codegen))
+            yield _Place(level.directory / FOLDER / name, key, level.packaged)
+        key, name = self._key_and_name(signature, _target(codegen))
+        if (directory := _writable()) is not None:
+            yield _Place(directory / name, key)
+        if MachineCodeCache.handed_over is not None:
+            yield _Place(MachineCodeCache.handed_over / FOLDER / name, key)
+
+    def _key_and_name(self, signature: Any, target: str) -> tuple[bytes, str]:
         """Return all that the machine code depends on, and the name of its file."""
-        parts = (
-            self._sources,
-            described(self._function),
-            str(signature),
-            repr(codegen.magic_tuple()),
-            _surroundings(),
-        )
-        key = "\n".join(parts).encode()
+        key = "\n".join((self._sources, described(self._function), str(signature), target)).encode()
         readable_name = re.sub(r"[^\w.]+", "", f"{self._function.__module__}.{self._function.__qualname__}")
         return key, f"{readable_name[-100:]}-{_CHECKSUM(key).hexdigest()[:32]}{_SUFFIX}"
 
@@ -170,13 +177,6 @@ def _sources_of(file: str) -> str:
     return SOURCES + own
 
 
-def _directories() -> Iterator[Path | None]:
-    """Yield where there may be files. The first that has one is enough: the others are not even looked for."""
-    yield baked.in_use / FOLDER if baked.in_use else None
-    yield _writable()
-    yield MachineCodeCache.handed_over / FOLDER if MachineCodeCache.handed_over else None
-
-
 def kept_in() -> Path | None:
     """Return the directory in which compiled kernels are kept for the next start, as `NUMBA_CACHE_DIR` names it."""
     directory = _writable()
@@ -187,16 +187,29 @@ def _writable() -> Path | None:
     return cache_directory(FOLDER)
 
 
-@cache
-def _surroundings() -> str:
-    """Return the options and versions of the compilers, and the CPU's features where kernels ask for them.
+def _target(codegen: Any) -> str:
+    """Return what this process compiles for, and by what.
 
-    They do unless they are given (`requant.kernels.jit.processor`).
+    Kernels ask for the CPU's features, unless others are given or a level is in use (`requant.kernels.jit.processor`).
     """
+    if baked.in_use is not None:
+        asked_for = baked.in_use.features
+    else:
+        asked_for = "" if getattr(config, "CPU_FEATURES", None) else binding.get_host_cpu_features().flatten()
+    return _described_target(codegen.magic_tuple(), getattr(config, "CPU_FEATURES", None), asked_for)
+
+
+def _target_of(level: baked.Level, codegen: Any) -> str:
+    """Return what the kernels of a level were compiled for: what a process says that is pinned to it."""
+    triple, *_ = codegen.magic_tuple()
+    return _described_target((triple, level.cpu, level.features), level.features, "")
+
+
+@cache
+def _described_target(cpu: tuple[str, str, str], given_features: str | None, asked_for: str) -> str:
     options = [str(getattr(config, option, None)) for option in _OPTIONS]
-    features = "" if getattr(config, "CPU_FEATURES", None) else binding.get_host_cpu_features().flatten()
     versions = (numba.__version__, llvmlite.__version__, sys.version_info[:2], sys.implementation.name)
-    return f"{options!r}\n{features}\n{versions!r}"
+    return f"{cpu!r}\n{options!r}\n{given_features}\n{asked_for}\n{versions!r}"
 
 
 def _checksum(key: bytes, content: bytes) -> bytes:
@@ -218,15 +231,16 @@ def _write(path: Path, key: bytes, content: bytes) -> None:
         raise
 
 
-def _read(path: Path, key: bytes) -> bytes | None:
+def _read(place: _Place) -> bytes | None:
     """Return the content of a file, or None if there is no file. Raise RefusedFileError unless it is as written."""
     try:
         # Opening neither follows a link nor waits for the other end of a pipe.
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        with open(os.open(place.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise RefusedFileError("it is not a file")
-            if status.st_uid not in (os.geteuid(), 0) or writable_by_others(status):
+            others_can = status.st_uid not in (os.geteuid(), 0) or writable_by_others(status)
+            if others_can and not place.packaged:
                 raise RefusedFileError("others can write to it")
             content = file.read()
     except FileNotFoundError:
@@ -236,7 +250,7 @@ def _read(path: Path, key: bytes) -> bytes | None:
     start = len(_MAGIC) + _CHECKSUM().digest_size
     if len(content) < start or not content.startswith(_MAGIC):
         raise RefusedFileError("it is cut short, or not of this format")
-    if content[len(_MAGIC) : start] != _checksum(key, content[start:]):
+    if content[len(_MAGIC) : start] != _checksum(place.key, content[start:]):
         raise RefusedFileError("its checksum is wrong: it was changed or cut short, or is that of another kernel")
     return content[start:]
 

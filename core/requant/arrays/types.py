@@ -7,22 +7,23 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from requant.arrays.elements import element_of
 from requant.calibration.finished_type import Granularity, PerAxis, PerBlock, PerTensor, finish_type
 from requant.errors import TypeFitError, TypeTextError, UnsupportedError, excerpt
 from requant.formats.elements import FloatElement
 from requant.mlir import parse_storage, parse_type, print_type
+from requant.mlir.diagnostics import EXAMPLE_TYPE
 from requant.mlir.types import Type
 from requant.mlir.verifier import block_fault, fault
-
-_EXAMPLE = "!quant.uniform<i8:f32, 0.5:3>"
+from requant.plan.operands import element_name
 
 __all__ = ["parse_type", "print_type", "quantized_type"]
 
 
 def quantized_type(
-    storage: str,
+    storage: str | DTypeLike,
     scale: ArrayLike,
     zero_point: ArrayLike = 0,
     *,
@@ -33,7 +34,7 @@ def quantized_type(
 ) -> str:
     """Return the type with these scales and zero points, as text.
 
-    storage: such as `i8`, `u4` or `i8<-127:127>`.
+    storage: such as `i8`, `u4` or `i8<-127:127>`; or a dtype, such as `np.int8` or `ml_dtypes.float8_e4m3fn`.
     scale: one number; with `axis` one for each of its indices; with `block_sizes` an array of one for each block of a
     tensor of `shape`, ceil(shape / block_sizes).
     zero_point: one whole number, or as many as there are scales.
@@ -48,6 +49,8 @@ def quantized_type(
     Raise TypeTextError for a storage that is none, TypeFitError if the numbers do not fit together or are none,
     PreconditionError with the index of a scale that no type can have.
     """
+    if not isinstance(storage, str):
+        storage = element_name(element_of(np.dtype(storage)))
     scales = _scales(scale)
     granularity: Granularity = PerTensor()
     needed: tuple[int, ...] = ()
@@ -109,7 +112,7 @@ def axis_of_rank(axis: int, rank: int | None) -> int:
     """
     if rank is None:
         if axis < 0:
-            raise TypeFitError(f"axis is {axis}; without the shape of the tensor it is counted from the first, 0")
+            raise TypeFitError(f"axis is {axis}; give shape, the tensor's, or an axis counted from the first, 0")
         return axis
     if not -rank <= axis < rank:
         raise TypeFitError(f"axis {axis} is none of a tensor of rank {rank}")
@@ -125,7 +128,7 @@ def read_type(type_: str | Type | None) -> Type:
     if isinstance(type_, Type):
         return type_
     if not isinstance(type_, str):
-        detail = f"a type is needed, as text or parsed, such as '{_EXAMPLE}'; given is {excerpt(repr(type_))}"
+        detail = f"a type is needed, as text or parsed, such as '{EXAMPLE_TYPE}'; given is {excerpt(repr(type_))}"
         raise TypeTextError(detail, offset=0)
     return _parsed(type_)
 

@@ -135,6 +135,9 @@ class TypeTextError(RequantError):
         self.caret = caret
         self.hint = hint
 
+    def __str__(self) -> str:
+        return "\n".join(filter(None, (self.detail, self.caret, self.hint)))
+
 
 class TypeFitError(RequantError):
     """A valid type that does not fit the tensor that it is put on: rank, axis, number of scales, blocks, shape."""
@@ -222,6 +225,9 @@ class ModuleTextError(RequantError):
         self.column = column
         self.caret = caret
 
+    def __str__(self) -> str:
+        return f"{self.detail}\n{self.caret}"
+
 
 class PreconditionError(RequantError):
     """The named arithmetic is not defined for a value. `index`: the flat row-major index of the first such element."""
@@ -237,6 +243,9 @@ class PreconditionError(RequantError):
     def __init__(self, detail: str, *, index: int | None = None, pointer: str | None = None) -> None:
         super().__init__(detail, pointer=pointer)
         self.index = index
+
+    def __str__(self) -> str:
+        return self.detail if self.index is None else f"{self.detail} (element {self.index})"
 
 
 class ParameterError(RequantError):

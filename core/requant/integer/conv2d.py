@@ -79,10 +79,14 @@ class Conv2d(Accumulation):
         with error_side("rhs"):
             if 0 in (outputs, tall, wide, depth):
                 raise TypeFitError("no dimension of the weights may be 0")
-            if channels != depth * window.groups or outputs % window.groups:
+            if channels != depth * window.groups:
+                taken = f"{depth} input channels" if window.groups == 1 else f"{depth} of each group's input channels"
                 raise TypeFitError(
-                    f"{window.groups} groups of {depth} input channels take {depth * window.groups} of them and divide "
-                    f"the output channels; there are {channels} and {outputs}"
+                    f"the weights have {taken}, and the input has {channels} channels (groups is {window.groups})"
+                )
+            if outputs % window.groups:
+                raise TypeFitError(
+                    f"the weights have {outputs} output channels, which {window.groups} groups do not divide"
                 )
         with error_side("lhs"):
             rows, above = window.placed(height, tall, 0)

@@ -53,6 +53,7 @@ _SIGNED_NAME = re.compile(r"(?:int|s|I)([0-9]{1,2})(?:_t)?\Z", re.IGNORECASE)
 _UNSIGNED_NAME = re.compile(r"(?:uint|u)([0-9]{1,2})(?:_t)?\Z", re.IGNORECASE)
 _QUANTIZED_NAME = re.compile(r"q(u?)int([0-9]{1,2})\Z", re.IGNORECASE)
 _BRACKETS = re.compile(r"[ \t]*[\[(]([0-9, ]{0,64})[\])]")
+EXAMPLE_TYPE = "!quant.uniform<i8:f32, 0.5:3>"
 _NEAR = 32
 
 
@@ -121,7 +122,8 @@ def type_hint(text: str, start: int, word: str) -> str | None:
     if meant and (shape := _BRACKETS.match(after)):
         return f"write `{_tensor_text(shape[1], meant)}`"
     if meant:
-        return f"write `{meant}`"
+        quantized = EXAMPLE_TYPE.replace("i8", meant)
+        return f"write `{meant}`, or for quantized numbers `{quantized}`" if _integer_name(word) else f"write `{meant}`"
     if match := _WIDTH_ALONE.fullmatch(_last_part(word).lower()):
         listed = " or ".join(f"`{name}`" for name in FLOATS if name.startswith(f"f{match[1]}"))
         return f"say which float of {match[1]} bits: {listed}"
@@ -175,6 +177,8 @@ def after_parameters_hint(text: str, start: int) -> str | None:
 def float_hint(text: str, start: int) -> str | None:
     """Hint for what stands where a float should."""
     near = text[start : start + _NEAR]
+    if match := re.match(r"(-?[0-9]+):([0-9]*\.[0-9]+)", near):
+        return f"the scale comes first, then the zero point: `{match[2]}:{match[1]}`"
     if match := re.match(r"([0-9]+)([eE][-+]?[0-9]+)?", near):
         if near[1:2] == "X":
             return "the bits of a float are written with a small `x`: `0x`"

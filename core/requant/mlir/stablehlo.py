@@ -82,4 +82,4 @@ def _storage_reason(storage: StorageType) -> str | None:
 def _zero_point_reason(storage: StorageType, zero_points: tuple[int, ...]) -> str | None:
     low, high = storage.minimum, storage.maximum
     outside = next((value for value in zero_points if not low <= value <= high), None)
-    return None if outside is None else f"C7: zero point {outside} is outside the storage bounds {low} to {high}"
+    return None if outside is None else f"zero point {outside} is outside the storage bounds {low} to {high} (C7)"

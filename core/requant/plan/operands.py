@@ -37,6 +37,7 @@ from requant.profiles import OperationRule
 from requant.profiles.rule import TypeRules, ZeroPointRange
 
 _INT32_BOUNDS = (-(1 << 31), (1 << 31) - 1)
+_AS_F32 = "x.astype(np.float32)"
 _SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
 
 
@@ -94,8 +95,9 @@ def float_element(tensor: TensorType, side: str) -> FloatElement:
     element = tensor.element
     if not isinstance(element, FloatElement) or element.name not in COMPUTE_DTYPES:
         taken = ", ".join(COMPUTE_DTYPES)
+        numpy = f"; in numpy {_AS_F32}" if isinstance(element, IntegerElement) else ""
         raise UnsupportedError(
-            f"the {side} has elements of {excerpt(print_type(element))}; this operation takes {taken} there"
+            f"the {side} has elements of {excerpt(print_type(element))}; this operation takes {taken} there{numpy}"
         )
     return element
 
@@ -180,6 +182,8 @@ class QuantizedOperand(StoredOperand):
         if floats.element != self.expressed:
             expressed, actual = self.expressed.name, excerpt(print_type(floats.element))
             advice = f"make the elements {expressed}"
+            if (expressed, actual) == ("f32", "f64"):
+                advice += f" (numpy's default is f64: {_AS_F32})"
             if actual in supported:
                 advice = f"write {self.storage}:{actual} in the type, or {advice}"
             raise UnsupportedError(

@@ -16,6 +16,7 @@ from starlette.types import Scope
 
 from requant.errors import FieldFault, InvalidRequestError, LimitError, MalformedRequestError, RequantError, excerpt
 from requant.errors.names import did_you_mean
+from requant.mlir.diagnostics import EXAMPLE_TYPE
 from requant_service.http.json_document import SLICE_TOKENS, JsonDocument, SlicedDocument, Text
 from requant_service.http.problems import pointer
 from requant_service.http.request_body import BodyReader, require_media_type
@@ -189,13 +190,14 @@ _MAX_NAMED = 3
 # Faults come from schemas and say nothing of the input; a list of names may be long.
 _LONGEST_DETAIL = 400
 
-# Other systems pass these beside the tensor; here they are part of the type.
-_IN_THE_TYPE = ("scale", "scales", "zero_point", "zero_points")
+# Other systems pass these beside the tensor.
+IN_THE_TYPE = ("scale", "scales", "zero_point", "zero_points", "dtype")
 _QUOTED = re.compile("'([^']*)'")
 # Pydantic's messages about Python types, in terms of JSON.
 _IN_JSON = {
     "model_type": "input should be an object",
     "dict_type": "input should be an object",
+    "string_type": "input should be a string",
     "list_type": "input should be an array",
 }
 
@@ -233,8 +235,8 @@ def _fault(item: Any, model: type[BaseModel], listed: set[str], within: Sequence
         suggestion = did_you_mean(str(location[-1]), known)
         choices = "" if parent in listed else f"; available: {', '.join(known)}"
         listed.add(parent)
-        if choices and location[-1] in _IN_THE_TYPE and "output_type" in known:
-            choices = "; scale and zero point are part of a type: !quant.uniform<i8:f32, 0.5:3>"
+        if choices and location[-1] in IN_THE_TYPE and "output_type" in known:
+            choices = f"; it is part of the type: {EXAMPLE_TYPE}"
         detail = f"unknown field, {suggestion}" if suggestion else f"unknown field{choices}"
         if excerpt(place) != place:
             # Too long to be shown, or unprintable.
@@ -245,7 +247,10 @@ def _fault(item: Any, model: type[BaseModel], listed: set[str], within: Sequence
             suggestion = did_you_mean(value, _QUOTED.findall(item["ctx"]["expected"]))
             detail += f"; {suggestion}" if suggestion else ""
         if kind == "model_type" and (known := fields_at(model, location)):
-            detail += f" with {', '.join(known)}"
+            tensor = {"type", "data", "values"}.issubset(known)
+            detail += " with type, and either values or data" if tensor else f" with {', '.join(known)}"
+        if kind == "string_type" and location and str(location[-1]).endswith("type"):
+            detail += f', such as "{EXAMPLE_TYPE}"'
     detail = detail if len(detail) <= _LONGEST_DETAIL else detail[: _LONGEST_DETAIL - 3] + "..."
     return FieldFault(excerpt(place), kind, detail)
 

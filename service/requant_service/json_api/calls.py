@@ -15,7 +15,6 @@ from requant.arrays.observed import Output, element_of_output, listed_numbers, o
 from requant.description import Array, CallsInput, Operation, TensorInput, TensorOutput
 from requant.errors import (
     InvalidRequestError,
-    LimitError,
     RequantError,
     default_pointer,
     pointer_prefix,
@@ -32,7 +31,7 @@ from requant_service.json_api import base64_tensor
 from requant_service.json_api.schemas.described import arguments_model
 from requant_service.json_api.schemas.tensors import ObservedTensor
 from requant_service.json_api.sent_call import SentCall
-from requant_service.json_api.tensors import read_elements
+from requant_service.json_api.tensors import check_count, read_elements
 from requant_service.operations.described import limits_of
 from requant_service.operations.types import read_tensor_type
 from requant_service.runtime.settings import Settings
@@ -143,11 +142,8 @@ class _Observed:
 
     def _values(self, part: Output, path: str, sent: list[Any]) -> Array:
         """Return numbers in a list, or in lists that are nested as a shape."""
-        count, limit = _count(sent), self._settings.max_values
-        if count > limit:
-            detail = f"there are {count} values; more than {limit} elements must be sent as data"
-            raise LimitError(detail, limit=limit, pointer=f"/{path}")
         with pointer_prefix(f"/{path}"):
+            check_count(_count(sent), self._settings.max_values)
             return listed_numbers(sent, self._element(part), lambda: self._document.list(path))
 
     def _element(self, part: Output) -> ElementType | None:

@@ -56,12 +56,15 @@ def read_elements(
 
     with pointer_prefix(f"/{field}/values"):
         count = elements if any(isinstance(each, list) for each in tensor.values[:1]) else len(tensor.values)
-        if count > settings.max_values:
-            raise LimitError(
-                f"there are {count} values; more than {settings.max_values} elements must be sent as data",
-                limit=settings.max_values,
-            )
+        check_count(count, settings.max_values)
         return values.decode_elements(tensor.values, type_.element, dtype, static_shape(type_), literals)
+
+
+def check_count(count: int, limit: int) -> None:
+    """Raise LimitError for more values in JSON than are read one by one."""
+    if count > limit:
+        as_bytes = "as data (base64 of their little-endian bytes), or as an .npy file"
+        raise LimitError(f"there are {count} values; more than {limit} elements must be sent {as_bytes}", limit=limit)
 
 
 def output_pieces(

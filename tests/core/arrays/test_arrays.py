@@ -130,7 +130,13 @@ WRONG: Any = [(1.5, 2), 5]
         (lambda: requant.quantized_type("i8", 0.5, "3"), "type_does_not_fit", "zero_point 0 is '3'"),
         (lambda: requant.quantized_type("i8", [1, 2], [1, 2, 3], axis=0), "type_does_not_fit", "shape (3,)"),
         (lambda: requant.quantized_type("i8", [1, 2], [[1], [1, 2]], axis=0), "type_does_not_fit", "zero_point is no"),
-        (lambda: requant.quantized_type("i8", [1, 2], axis=-1), "type_does_not_fit", "axis is -1; without the shape"),
+        (
+            lambda: requant.quantize(np.float64([1]), _INT8),
+            "unsupported",
+            "numpy's default is f64: x.astype(np.float32)",
+        ),
+        (lambda: requant.quantize(np.int64([1]), _INT8), "unsupported", "in numpy x.astype(np.float32)"),
+        (lambda: requant.quantized_type("i8", [1, 2], axis=-1), "type_does_not_fit", "axis is -1; give shape"),
         (lambda: requant.quantized_type("i8", [1, 2], axis=-3, shape=(2, 2)), "type_does_not_fit", "of rank 2"),
         (lambda: requant.quantized_type("i8", [1, 2], axis=0, shape=(3, 2)), "type_does_not_fit", "it needs (3,)"),
         (
@@ -169,7 +175,20 @@ def test_what_is_refused(call: object, code: str, said: str) -> None:
     assert said in refused.value.detail
 
 
+def test_an_error_says_in_python_what_it_has_beside_its_detail() -> None:
+    with pytest.raises(requant.RequantError) as refused:
+        requant.quantize(_X, "!quant.uniform<i8:f32, 3:0.5>")
+    detail, text, caret, hint = str(refused.value).splitlines()
+    assert detail == refused.value.detail
+    assert text[caret.index("^")] == "3"
+    assert hint == "the scale comes first, then the zero point: `0.5:3`"
+    with pytest.raises(requant.RequantError, match=r"\(element 1\)"):
+        requant.quantize(np.float32([1, np.nan, np.nan]), _INT8, profile="mlir")
+
+
 def test_types_from_numbers() -> None:
+    assert requant.quantized_type(np.int8, 0.5, 3) == requant.quantized_type("i8", 0.5, 3)
+    assert requant.quantized_type(ml_dtypes.float8_e4m3fn, 0.5) == requant.quantized_type("f8E4M3FN", 0.5)
     blocks = requant.quantized_type("i8", [[0.5], [0.25]], block_sizes=(1, 4), shape=(2, 4))
     assert requant.quantize(np.ones((2, 4), np.float32), blocks, profile="onnx").tolist() == [[2] * 4, [4] * 4]
     parsed = requant.parse_type(_INT8)

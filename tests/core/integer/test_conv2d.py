@@ -395,6 +395,25 @@ def test_refused(lhs: str, rhs: str, window: Window, error: type[RequantError], 
 
 
 @pytest.mark.parametrize(
+    ("lhs", "rhs", "groups", "said"),
+    [
+        (
+            "1x3x3x3xi8",
+            "1x1x1x2xi8",
+            1,
+            "the weights have 2 input channels, and the input has 3 channels (groups is 1)",
+        ),
+        ("1x3x3x3xi8", "2x1x1x2xi8", 2, "the weights have 2 of each group's input channels, and the input has 3"),
+        ("1x3x3x4xi8", "3x1x1x2xi8", 2, "the weights have 3 output channels, which 2 groups do not divide"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_numbers_of_channels(lhs: str, rhs: str, groups: int, said: str) -> None:
+    with pytest.raises(TypeFitError) as caught:
+        plan_conv2d(tensor(f"tensor<{lhs}>"), tensor(f"tensor<{rhs}>"), parse_type("i32"), window=Window(groups=groups))
+    assert said in caught.value.detail
+
+
+@pytest.mark.parametrize(
     "window",
     [
         {"strides": (1 << 31, 1)},

@@ -414,6 +414,7 @@ MISTAKES = [
     ("!quant.uniform<i8:f32, ^1>", "write `1.0`"),
     ("!quant.uniform<i8:f32, ^1e5>", "write `1.0e5`"),
     ("!quant.uniform<i8:f32:0, {1.0, ^2}>", "write `2.0`"),
+    ("!quant.uniform<i8:f32, ^3:0.5>", "the scale comes first, then the zero point: `0.5:3`"),
     ("!quant.uniform<i8:f32, ^.5>", "write `0.5`"),
     ("!quant.uniform<i8:f32, ^+1.0>", "no `+`"),
     ("!quant.uniform<i8:f32, 1.0:^+1>", "no `+`"),

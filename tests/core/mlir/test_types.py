@@ -246,8 +246,8 @@ def test_taken(text: str) -> None:
         ("tensor<4xtf32>", "tf32"),  # jaxlib
         ("tensor<4xf80>", "f80"),  # jaxlib
         ("tensor<2xf128>", "f128"),  # jaxlib
-        ("tensor<4x!quant.uniform<i8:f32, 1.0:300>>", "C7: zero point 300"),  # jaxlib
-        ("tensor<4x!quant.uniform<i8<-8:7>:f32, 1.0:8>>", "C7: zero point 8"),  # jaxlib
+        ("tensor<4x!quant.uniform<i8:f32, 1.0:300>>", "zero point 300 is outside"),  # jaxlib
+        ("tensor<4x!quant.uniform<i8<-8:7>:f32, 1.0:8>>", "zero point 8 is outside"),  # jaxlib
         ("tensor<4x!quant.uniform<i3:f32, 1.0>>", "3 bits"),  # jaxlib
         ("tensor<4x!quant.uniform<si8:f32, 1.0>>", "si8"),  # jaxlib
         ("tensor<4x!quant.uniform<f8E4M3FN:f32, 1.0>>", "stores integers"),  # jaxlib
@@ -255,7 +255,7 @@ def test_taken(text: str) -> None:
         ("tensor<2x!quant.calibrated<f32<0.0:1.0>>>", "uniform"),  # jaxlib
         ("tensor<2x!quant.uniform<i8:f32:{0:1}, {1.0,2.0}>>", "sub-channel"),  # jaxlib
         ("tensor<2x!quant.quantile<ui1:f32, {1.0,2.0}>>", "uniform"),  # jaxlib
-        ("tensor<2x!quant.uniform<i8:f32:0, {1.0,2.0:300}>>", "C7: zero point 300"),
+        ("tensor<2x!quant.uniform<i8:f32:0, {1.0,2.0:300}>>", "zero point 300 is outside"),
         ("tensor<2x!quant.uniform<i8:f32:1, {1.0,2.0}>>", "rank 1"),
         ("tensor<4x!quant.uniform<i8:f32:0, {1.0,2.0}>>", "4 elements"),
         ("tuple<tensor<4xf32>, i7>", "i7"),

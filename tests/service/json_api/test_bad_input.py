@@ -251,12 +251,39 @@ def test_a_file_that_curl_stripped(client: httpx.Client) -> None:
         ({"outputType": "i8"}, "unknown field, did you mean output_type?"),
         ({"nope": 1}, "available: input, output_type"),
         ({"nan": "lowst"}, "did you mean lowest?"),
-        ({"input": [1, 2]}, "an object with type, data, values"),
+        ({"input": [1, 2]}, "an object with type, and either values or data"),
+        ({"output_type": {"scale": 0.5}}, 'input should be a string, such as "!quant.uniform<i8:f32, 0.5:3>"'),
+        ({"scale": 0.5}, "it is part of the type: !quant.uniform<i8:f32, 0.5:3>"),
     ],
 )
 def test_what_was_probably_meant(client: httpx.Client, body: dict[str, Any], says: str) -> None:
     reply = client.post("/v1/quantize", json={"input": ONE, "output_type": TARGET, **body})
     assert says in refused(reply, 422, reply.json()["code"])["detail"]
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("?profile=onnx", [("/output_type", "required; in a shell, a URL with & in it needs quotes")]),
+        ("", [("/output_type", "required")]),
+        (
+            "?dtype=int8&rouding=floor&nope=1&output_type=i8",
+            [
+                ("/dtype", "not a parameter; it is part of the type: output_type=!quant.uniform<i8:f32,0.5:3>"),
+                ("/rouding", "not a parameter (did you mean rounding?); available: "),
+                ("/nope", "not a parameter"),
+            ],
+        ),
+    ],
+    ids=["one", "none", "unknown"],
+)
+def test_what_was_probably_meant_in_a_query(client: httpx.Client, query: str, says: list[tuple[str, str]]) -> None:
+    """The names of all parameters once."""
+    problem = refused(client.post(f"/v1/npy/quantize{query}", content=npy(np.ones(4, "f4"))), 422, "request_invalid")
+    found = [(each["pointer"], each["detail"]) for each in problem["errors"]]
+    assert [place for place, _ in found] == [place for place, _ in says]
+    assert all(detail.startswith(said) for (_, detail), (_, said) in zip(found, says, strict=True))
+    assert sum("available" in detail for _, detail in found) <= 1
 
 
 def test_a_path_that_was_probably_meant(client: httpx.Client) -> None:

@@ -156,7 +156,7 @@ class _Work:
         except PreconditionError as error:
             down, right = divmod(error.index or 0, values.shape[1])
             index = (column + right, row + down) if weight.transposed else (row + down, column + right)
-            detail = f"'{excerpt(weight.name)}' cannot be quantized at [{index[0]}, {index[1]}]: {error}"
+            detail = f"'{excerpt(weight.name)}' cannot be quantized at [{index[0]}, {index[1]}]: {error.detail}"
             raise CheckpointError(detail, file=self.plan.source.name, tensor=weight.name) from error
 
     def values(self, weight: Weight, rows: _Range, columns: _Range) -> Array:

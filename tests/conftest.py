@@ -45,7 +45,6 @@ TIMED = {
         "checkpoint_jobs/test_storage",
         "hostile/test_page",
         "hostile/test_under_attack",
-        "memory/test_memory_safety",
         "service/operations/test_worst_requests",
         "service/runtime/test_cold_start",
         "service/runtime/test_deployment",

@@ -35,7 +35,7 @@ def test_the_seed_of_the_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wa
     if "without" in way:
         monkeypatch.setattr(paths, "_kernel_opens_beneath", lambda: False)
     seed = f"{datetime.datetime.now(datetime.UTC).date()} {way}"
-    outcome = campaign(tmp_path, seed, 3_000, attack=way != "quiet", seconds=60)
+    outcome = campaign(tmp_path, seed, 1_500, attack=way != "quiet", seconds=60)
     assert not outcome.findings, f"seed {seed}: {outcome.summary()}"
 
 

@@ -1,5 +1,7 @@
 """What the worst requests within the default limits cost: `python -m tests.load.worst_requests [word ...]`.
 
+With `--third 0`, 1 or 2 every third of them.
+
 Starts the service as it comes, sends the cases of `tests.load.worst_cases` whose route or description has the words,
 one at a time, and prints a table: seconds of CPU of the whole process, and seconds of work of one thread as the service
 tells them in Server-Timing. The table of docs/deployment.md is made with it (`--worst`: the most expensive request of
@@ -11,6 +13,7 @@ OpenAPI document or a model has no case.
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import json
 import os
@@ -160,19 +163,24 @@ def main() -> None:
     """Send them all, or those that have all of the words."""
     # So that the service ends too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--worst", action="store_true")
+    parser.add_argument("--third", type=int, choices=range(3))
+    given = parser.parse_args()
     made = list(cases())
+    chosen = made if given.third is None else made[given.third :: 3]
     found = []
     process = start()
     try:
-        for case in made:
-            if all(word in f"{case.route} {case.what}" for word in words):
+        for case in chosen:
+            if all(word in f"{case.route} {case.what}" for word in given.words):
                 found.append(measure(process, case))
                 print(found[-1].status, _row(found[-1]), file=sys.stderr, flush=True)
     finally:
         process.terminate()
         process.wait()
-    if "--worst" in sys.argv:
+    if given.worst:
         _print_worst(found)
     else:
         print(_HEAD, *map(_row, sorted(found, key=lambda each: -each.cpu)), sep="\n")

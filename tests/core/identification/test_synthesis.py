@@ -20,7 +20,7 @@ from requant.operations import OPERATIONS
 from requant.operations.conversions import CONVERSIONS
 from tests.support.cases import EXHAUSTIVE
 
-COUNT = 200 if EXHAUSTIVE else 8
+COUNT = 80 if EXHAUSTIVE else 8
 _OPERATIONS = {**OPERATIONS, **{each.name: each for each in CONVERSIONS.values()}}
 _HALF = Fraction(1, 2)
 _FEW = ("litert", "onnx")

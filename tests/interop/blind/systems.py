@@ -161,30 +161,31 @@ class System:
         return self.make(generator(601, *self.name.encode()), self.count)
 
 
-ONNXRUNTIME = System("onnxruntime", "onnxruntime", 270, _onnxruntime)
-ONNX_REFERENCE = System("onnx.reference", "onnx.reference", 180, _onnx_reference)
+# Others each day, and as many as take minutes.
+ONNXRUNTIME = System("onnxruntime", "onnxruntime", 90, _onnxruntime)
+ONNX_REFERENCE = System("onnx.reference", "onnx.reference", 60, _onnx_reference)
 OF_TORCH = (
-    System("torch", "torch", 240, _torch),
-    System("torch quantized_decomposed", "torch", 120, _torch_decomposed),
-    System("torchao", "torchao", 90, _torchao),
-    System("compressed-tensors", "compressed_tensors", 80, _compressed_tensors),
+    System("torch", "torch", 80, _torch),
+    System("torch quantized_decomposed", "torch", 40, _torch_decomposed),
+    System("torchao", "torchao", 30, _torchao),
+    System("compressed-tensors", "compressed_tensors", 26, _compressed_tensors),
 )
 OF_TENSORFLOW = (
-    System("TensorFlow", "tensorflow", 160, _tensorflow),
-    System("TensorFlow's converter", "tensorflow", 64, _tensorflow_converter),
+    System("TensorFlow", "tensorflow", 53, _tensorflow),
+    System("TensorFlow's converter", "tensorflow", 21, _tensorflow_converter),
 )
 OTHERS = (
-    System("LiteRT BUILTIN_REF", "ai_edge_litert", 180, _litert_reference),
-    System("LiteRT without delegates", "ai_edge_litert", 180, _litert_optimized),
-    System("LiteRT with XNNPACK", "ai_edge_litert", 180, _litert_xnnpack),
-    System("oneDNN", "numpy", 210, _onednn, ONEDNN.exists()),
-    System("TOSA reference model", "tosa_reference_model", 200, _tosa),
-    System("StableHLO interpreter", "jaxlib", 150, _stablehlo),
-    System("XLA", "jaxlib", 120, _xla),
-    System("IREE", "iree.compiler", 24, _iree),
-    System("ml_dtypes", "ml_dtypes", 150, _ml_dtypes),
-    System("gguf", "gguf", 100, _gguf),
-    System("ggml", "gguf", 100, _ggml, LIBRARIES.exists()),
+    System("LiteRT BUILTIN_REF", "ai_edge_litert", 60, _litert_reference),
+    System("LiteRT without delegates", "ai_edge_litert", 60, _litert_optimized),
+    System("LiteRT with XNNPACK", "ai_edge_litert", 60, _litert_xnnpack),
+    System("oneDNN", "numpy", 70, _onednn, ONEDNN.exists()),
+    System("TOSA reference model", "tosa_reference_model", 66, _tosa),
+    System("StableHLO interpreter", "jaxlib", 50, _stablehlo),
+    System("XLA", "jaxlib", 40, _xla),
+    System("IREE", "iree.compiler", 8, _iree),
+    System("ml_dtypes", "ml_dtypes", 50, _ml_dtypes),
+    System("gguf", "gguf", 33, _gguf),
+    System("ggml", "gguf", 33, _ggml, LIBRARIES.exists()),
 )
 """By the environments that have them: these are in one, and those above in environments of their own."""
 

@@ -28,7 +28,7 @@ from tests.support.gguf_files import string, strings, text, u32
 from tests.support.onnx_models import model, node, tensor, value
 from tests.support.planned_checkpoint import INDEX, HeadersOnly, Tensors, checkpoint, outputs_of, planned
 
-ROUNDS = 4000 if EXHAUSTIVE else 250
+ROUNDS = 2000 if EXHAUSTIVE else 250
 SCHEMES = {
     "W4A16_ASYM": "compressed-tensors-cpu",
     "FP8_BLOCK": "compressed-tensors-cpu",

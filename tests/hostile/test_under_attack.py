@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.hostile.under_attack import ATTACKS, BUDGET, Seen, measure
+from tests.support.cases import OF_THE_DAY
 
 SAMPLE = (
     "gRPC: 4,190,000 empty raw_input_contents",
@@ -40,6 +41,7 @@ def test_honest_clients_are_served_during_an_attack(name: str, undisturbed: Seen
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", [name for name in ATTACKS if name not in (*SAMPLE, "nothing")])
+@pytest.mark.parametrize("name", [name for name in ATTACKS if name not in (*SAMPLE, "nothing")][OF_THE_DAY % 2 :: 2])
 def test_honest_clients_are_served_during_every_attack(name: str, undisturbed: Seen) -> None:
+    """In two days."""
     check(name, 2.0, undisturbed)

@@ -47,13 +47,13 @@ def ours(text: str, name: str) -> str | None:
 @pytest.mark.parametrize(
     ("name", "make", "count"),
     [
-        (MATH, elementwise, 500),
-        (MATH, product, 300),
-        (MATH, convolution, 150),
-        (TO_QDQ, elementwise, 200),
-        (TO_QDQ, product, 100),
-        (TO_QDQ, convolution, 50),
-        (TO_QUANTIZED, chain, 300),
+        (MATH, elementwise, 200),
+        (MATH, product, 120),
+        (MATH, convolution, 60),
+        (TO_QDQ, elementwise, 80),
+        (TO_QDQ, product, 40),
+        (TO_QDQ, convolution, 20),
+        (TO_QUANTIZED, chain, 120),
     ],
 )
 def test_equal_to_upstream(name: str, make: Callable[..., str], count: int) -> None:
@@ -74,7 +74,7 @@ def test_equal_to_upstream(name: str, make: Callable[..., str], count: int) -> N
 def test_same_verdict_on_mixed_types(name: str, make: Callable[..., str]) -> None:
     """Operands of any storage, expressed type and granularity: refused by the verifier, by the pass, or equal."""
     random, found = Random(f"{name} {make.__name__}"), Counter[str]()
-    for index in range(1000):
+    for index in range(400):
         text = make(random, f"f{index}")
         if not is_valid(text):
             with pytest.raises(ModuleTextError):
@@ -85,6 +85,6 @@ def test_same_verdict_on_mixed_types(name: str, make: Callable[..., str]) -> Non
         theirs = upstream(text, name)
         assert ours(text, name) == theirs, text
         found["refused" if theirs is None else "equal"] += 1
-    assert min(found["invalid"], found["equal"]) > 150
+    assert min(found["invalid"], found["equal"]) > 60
     record(systems.STABLEHLO, [lowering(name)], found["equal"])
     sys.stdout.write(f"{name}, {make.__name__}: {dict(found)}\n")

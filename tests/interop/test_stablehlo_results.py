@@ -43,12 +43,12 @@ def same(left: Array, right: Array) -> bool:
 
 # A pass, what makes functions for it, and how many of them.
 RUNS: list[tuple[str, Callable[..., str], int]] = [
-    (MATH, elementwise, 250),
-    (MATH, product, 150),
-    (MATH, convolution, 80),
-    (TO_QDQ, elementwise, 100),
-    (TO_QDQ, product, 50),
-    (TO_QUANTIZED, chain, 150),
+    (MATH, elementwise, 100),
+    (MATH, product, 60),
+    (MATH, convolution, 32),
+    (TO_QDQ, elementwise, 40),
+    (TO_QDQ, product, 20),
+    (TO_QUANTIZED, chain, 60),
 ]
 
 

@@ -1,6 +1,6 @@
 """What the worst requests within the default limits cost: `python -m tests.load.worst_requests [word ...]`.
 
-With `--third 0`, 1 or 2 every third of them.
+With `--sixth 0` to 5 every sixth of them.
 
 Starts the service as it comes, sends the cases of `tests.load.worst_cases` whose route or description has the words,
 one at a time, and prints a table: seconds of CPU of the whole process, and seconds of work of one thread as the service
@@ -166,10 +166,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("words", nargs="*")
     parser.add_argument("--worst", action="store_true")
-    parser.add_argument("--third", type=int, choices=range(3))
+    parser.add_argument("--sixth", type=int, choices=range(6))
     given = parser.parse_args()
     made = list(cases())
-    chosen = made if given.third is None else made[given.third :: 3]
+    chosen = made if given.sixth is None else made[given.sixth :: 6]
     found = []
     process = start()
     try:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.memory.cases import CASES
+from tests.support.cases import EXHAUSTIVE, OF_THE_DAY
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="protected memory is Linux's here")
 
@@ -53,8 +54,9 @@ def test_a_sample() -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.skipif(EXHAUSTIVE and OF_THE_DAY % 2 == 0, reason="every second day: all kernels are compiled for it")
 def test_every_kernel(tmp_path: Path) -> None:
-    """Other cases every day, compiled with numba's own checks of every index too. Every specialisation is called."""
+    """Other cases each time, compiled with numba's own checks of every index too. Every specialisation is called."""
     checked = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     noticed = run("--case", "out_of_bounds", **checked)
     assert "IndexError" in noticed.stderr

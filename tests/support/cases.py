@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 EXHAUSTIVE: Final = os.environ.get("REQUANT_EXHAUSTIVE") == "1"
 OF_THE_DAY: Final = date.today().toordinal() if EXHAUSTIVE else 0
-"""The number of the day, for what is so much that it takes three days to see all of it; a sample is always the same."""
+"""The number of the day, for what is so much that it takes days to see all of it; a sample is always the same."""
 # A test stops at this many failures: they have one cause more often than several.
 _MAX_SHOWN = 5
 

@@ -15,7 +15,7 @@ from tests.interop.checkpoint import llm_compressor
 from tests.interop.checkpoint.conversion import dequantize, quantize
 from tests.interop.checkpoint.decompression import tensors
 from tests.interop.checkpoint.schemes import OPTIONS, PRESETS, theirs
-from tests.interop.checkpoint.source_model import DTYPES, LLAMA, llama
+from tests.interop.checkpoint.source_model import DTYPES, LLAMA, llama, with_dtypes_in_turn
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
 
@@ -38,8 +38,7 @@ def same(first: torch.Tensor, second: torch.Tensor) -> bool:
     return first.dtype == second.dtype and bool(torch.equal(first.view(torch.uint8), second.view(torch.uint8)))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("scheme", [*PRESETS, *OPTIONS])
+@pytest.mark.parametrize(("scheme", "dtype"), with_dtypes_in_turn([*PRESETS, *OPTIONS]))
 def test_logits_and_weights(scheme: str, dtype: str, tmp_path: Path) -> None:
     source = llama(DTYPES[dtype]).save(tmp_path / "source")
     ours = quantize(source, tmp_path / "ours", scheme, ("default",))

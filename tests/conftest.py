@@ -16,12 +16,13 @@ from importlib.util import find_spec
 from inspect import isfunction
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import httpx
 import pytest
 from hypothesis import settings
 
-from tests.support.cases import EXHAUSTIVE, examples
+from tests.support.cases import EXHAUSTIVE, OF_THE_DAY, examples
 
 # A shared machine stalls at times; how long an example takes says nothing about the code. A sample is always the same.
 settings.register_profile("sample", deadline=None, max_examples=examples(100), derandomize=True)
@@ -137,6 +138,20 @@ def client(server: Server) -> Iterator[httpx.Client]:
     # Plain HTTP needs no certificates, and reading them takes longer than most tests.
     with httpx.Client(base_url=server.url, timeout=120, verify=False) as connected:
         yield connected
+
+
+DAYS = int(os.environ.get("TEST_DAYS", "1"))
+"""In so many days each file has one on which it is run (`.ci/run`)."""
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the files of other days."""
+    if DAYS == 1 or not collection_path.name.startswith("test_"):
+        return None
+    name = collection_path.relative_to(ROOT).as_posix()
+    # Those that take one process share the days evenly.
+    place = sorted(TIMED).index(name) if name in TIMED else crc32(name.encode())
+    return None if place % DAYS == OF_THE_DAY % DAYS else True
 
 
 def _timed(nodeid: str) -> bool:

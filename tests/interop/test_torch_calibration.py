@@ -96,7 +96,7 @@ def test_histogram_of_every_magnitude(bins: int) -> None:
         f"torch HistogramObserver, f32 of every magnitude, {bins} bins", systems.TORCH, "torch_histogram"
     )
     undefined = 0
-    for index in range(20):
+    for index in range(50):
         scale = 10.0 ** rng.integers(-46, 39)
         tensors = [samples(rng, int(rng.integers(1, 40)), scale) for _ in range(rng.integers(1, 4))]
         if index % 3 == 0:
@@ -111,6 +111,8 @@ def test_histogram_of_every_magnitude(bins: int) -> None:
             finite = finite[np.isfinite(finite)]
             assert (float(finite.max()) - float(finite.min())) * bins > float(np.finfo(np.float32).max)
             undefined += 1
+            continue
+        if index % 5 > 1:  # torch takes a second
             continue
         observer = torch.ao.quantization.HistogramObserver(bins=bins)
         observe(observer, tensors)

@@ -131,11 +131,11 @@ WRONG: Any = [(1.5, 2), 5]
         (lambda: requant.quantized_type("i8", [1, 2], [1, 2, 3], axis=0), "type_does_not_fit", "shape (3,)"),
         (lambda: requant.quantized_type("i8", [1, 2], [[1], [1, 2]], axis=0), "type_does_not_fit", "zero_point is no"),
         (
-            lambda: requant.quantize(np.float64([1]), _INT8),
+            lambda: requant.quantize(np.array([1.0]), _INT8),
             "unsupported",
             "numpy's default is f64: x.astype(np.float32)",
         ),
-        (lambda: requant.quantize(np.int64([1]), _INT8), "unsupported", "in numpy x.astype(np.float32)"),
+        (lambda: requant.quantize(np.array([1]), _INT8), "unsupported", "in numpy x.astype(np.float32)"),
         (lambda: requant.quantized_type("i8", [1, 2], axis=-1), "type_does_not_fit", "axis is -1; give shape"),
         (lambda: requant.quantized_type("i8", [1, 2], axis=-3, shape=(2, 2)), "type_does_not_fit", "of rank 2"),
         (lambda: requant.quantized_type("i8", [1, 2], axis=0, shape=(3, 2)), "type_does_not_fit", "it needs (3,)"),
@@ -183,7 +183,7 @@ def test_an_error_says_in_python_what_it_has_beside_its_detail() -> None:
     assert text[caret.index("^")] == "3"
     assert hint == "the scale comes first, then the zero point: `0.5:3`"
     with pytest.raises(requant.RequantError, match=r"\(element 1\)"):
-        requant.quantize(np.float32([1, np.nan, np.nan]), _INT8, profile="mlir")
+        requant.quantize(np.array([1, np.nan, np.nan], np.float32), _INT8, profile="mlir")
 
 
 def test_types_from_numbers() -> None:

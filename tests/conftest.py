@@ -22,7 +22,7 @@ import httpx
 import pytest
 from hypothesis import settings
 
-from tests.support.cases import EXHAUSTIVE, OF_THE_DAY, examples
+from tests.support.cases import DAYS, EXHAUSTIVE, TODAY, examples
 
 # A shared machine stalls at times; how long an example takes says nothing about the code. A sample is always the same.
 settings.register_profile("sample", deadline=None, max_examples=examples(100), derandomize=True)
@@ -140,10 +140,6 @@ def client(server: Server) -> Iterator[httpx.Client]:
         yield connected
 
 
-DAYS = int(os.environ.get("TEST_DAYS", "1"))
-"""In so many days each file has one on which it is run (`.ci/run`)."""
-
-
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out the files of other days."""
     if DAYS == 1 or not collection_path.name.startswith("test_"):
@@ -151,7 +147,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     name = collection_path.relative_to(ROOT).as_posix()
     # Those that take one process share the days evenly.
     place = sorted(TIMED).index(name) if name in TIMED else crc32(name.encode())
-    return None if place % DAYS == OF_THE_DAY % DAYS else True
+    return None if place % DAYS == TODAY % DAYS else True
 
 
 def _timed(nodeid: str) -> bool:

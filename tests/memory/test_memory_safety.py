@@ -15,7 +15,6 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.memory.cases import CASES
-from tests.support.cases import EXHAUSTIVE, OF_THE_DAY
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="protected memory is Linux's here")
 
@@ -54,7 +53,6 @@ def test_a_sample() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.skipif(EXHAUSTIVE and OF_THE_DAY % 2 == 0, reason="every second day: all kernels are compiled for it")
 def test_every_kernel(tmp_path: Path) -> None:
     """Other cases each time, compiled with numba's own checks of every index too. Every specialisation is called."""
     checked = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}

@@ -12,8 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 EXHAUSTIVE: Final = os.environ.get("REQUANT_EXHAUSTIVE") == "1"
-OF_THE_DAY: Final = date.today().toordinal() if EXHAUSTIVE else 0
-"""The number of the day, for what is so much that it takes days to see all of it; a sample is always the same."""
+DAYS: Final = int(os.environ.get("TEST_DAYS", "1"))
+"""In so many days each file of tests has one on which it is run (`.ci/run`)."""
+TODAY: Final = date.today().toordinal()
+OF_THE_DAY: Final = TODAY // DAYS if EXHAUSTIVE else 0
+"""The number of the run, for what is so much that it takes several to see all of it; a sample is always the same. With
+TEST_DAYS it counts the days of each file, so that none sees the same part again and again."""
 # A test stops at this many failures: they have one cause more often than several.
 _MAX_SHOWN = 5
 

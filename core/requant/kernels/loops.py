@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from requant.kernels.jit.jit import Array, Number, device, inlined
 from requant.kernels.simd.vector import LANES
 
@@ -27,6 +29,10 @@ _LONGEST_SHORT_ROW = 256
 
 SPAN = 4096
 """Long enough that looking at what was seen does not count, short enough to be in the cache when converted again."""
+
+ZERO = np.int64(0)
+"""What a variable of a loop begins with. Of 0 numba would compile a device function for that constant first, and then
+for every number, the one that is called."""
 
 STOP = 1 << 30
 """More check than there is: the kernel stops."""
@@ -170,8 +176,8 @@ def span_loop(convert_rows: Callable[..., Number], finish: Callable[..., Number]
         layout = unpacked(numbers)
         place = locate(start, layout)
         # What one span needs the next one mostly needs too.
-        check = 0
-        done = 0
+        check = ZERO
+        done = ZERO
         end = min(SPAN if layout[0] < SPAN else SPAN - misaligned, size)
         while done < size:
             after, seen = convert_between(work, done, end, place, layout, check, nothing)

@@ -20,7 +20,7 @@ from numba import types
 from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
 from requant.kernels.jit.signature import F32, I16, I32, I64, U8, In, Out
-from requant.kernels.loops import locate, next_vector, row_loop, unpacked
+from requant.kernels.loops import ZERO, locate, next_vector, row_loop, unpacked
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.integer_lanes import Storage, load_int32
 from requant.kernels.simd.memory import elements_of, load, load_one
@@ -199,7 +199,7 @@ def _dequantize(double: bool, size: int) -> Kernel:
             (numbers[_PRECISION], numbers[_OF_FLOATS] != 0), -(target.ctypes.data // size) % LANES,
         )  # fmt: skip
         layout = unpacked(numbers)
-        convert_between(work, 0, target.size, locate(start, layout), layout, 0, 0)
+        convert_between(work, ZERO, target.size, locate(start, layout), layout, ZERO, ZERO)
 
     return dequantize
 

@@ -20,7 +20,7 @@ from requant.kernels.convert.requantize.rules import FixedPointRule, FloatRule, 
 from requant.kernels.jit.jit import Kernel, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
 from requant.kernels.jit.signature import F64, I64, U8, In, Out
-from requant.kernels.loops import locate, row_loop, unpacked
+from requant.kernels.loops import ZERO, locate, row_loop, unpacked
 from requant.kernels.simd.fixed_point import (
     multiply_double_rounding,
     multiply_double_rounding_up,
@@ -204,7 +204,7 @@ def _requantize(floating: bool) -> Kernel:
         none = splat(np.int64(0))
         nothing = (none, none, np.int64(-1), np.int64(0))
         layout = unpacked(numbers)
-        _, seen = convert_between(work, 0, size, locate(start, layout), layout, 0, nothing)
+        _, seen = convert_between(work, ZERO, size, locate(start, layout), layout, ZERO, nothing)
         low, high, undefined, requirement = seen
         counts[0] += total(low)
         counts[1] += total(high)

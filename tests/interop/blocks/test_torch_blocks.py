@@ -24,7 +24,7 @@ pytestmark = pytest.mark.interop
 
 
 def beside_steps(name: str, rng: np.random.Generator) -> Any:
-    """9,000 blocks whose largest magnitude is within some ulps of where an exponent steps, or infinite, for each step."""
+    """9,000 blocks for each step of an exponent, whose largest magnitude is within some ulps of it, or infinite."""
     element = SMALL_FLOATS[mx.mx_element(name) or ""]
     steps = np.array([1.0, element.largest, 2 - 2.0 ** -(element.mantissa_bits + 1)])
     edges = (steps * np.exp2(rng.integers(-130, 100, (9000, 1)))).astype(np.float32).ravel()

@@ -101,6 +101,7 @@ conformance: $(LIVE) $(VENV)/serve.done ## compare with the real systems for MIN
 		seed=$$((seed + 1)); TEST_SEED=$$seed CONFORMANCE_ROUND=again $(MAKE) --no-print-directory live || exit; \
 	done
 	$(BIN)/python -m tests.interop.conformance write $(RECORDS)
+	$(BIN)/python -m requant_service.profile_pages
 	@# The document shows what was compared in its examples.
 	$(BIN)/python -m requant_service.openapi
 

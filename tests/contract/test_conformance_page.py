@@ -12,6 +12,7 @@ import pytest
 from requant.operators.registry import OPERATORS
 from requant.profiles import PROFILES
 from requant.schemes import SCHEMES
+from requant_service import profile_pages
 from requant_service.json_api.catalog.conformance import facts
 from tests.conftest import ROOT
 from tests.interop.conformance import subject
@@ -29,6 +30,12 @@ def test_the_page_is_generated_from_the_facts() -> None:
     assert (ROOT / "docs/conformance.md").read_text(encoding="utf-8") == page(facts()), (
         "`python -m tests.interop.conformance page` writes it"
     )
+
+
+def test_the_pages_of_the_profiles_are_generated_too() -> None:
+    found = {path: (ROOT / "docs" / path).read_text(encoding="utf-8") for path in profile_pages.pages()}
+    assert found == profile_pages.pages(), "`python -m requant_service.profile_pages` writes them"
+    assert {path.stem for path in (ROOT / "docs/profiles").iterdir()} == set(PROFILES)
 
 
 def test_every_row_has_a_count_or_a_reason() -> None:

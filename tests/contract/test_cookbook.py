@@ -1,4 +1,4 @@
-"""docs/cookbook: every block of every page prints what stands under it.
+"""docs/cookbook and docs/tutorial.md: every block of every page prints what stands under it.
 
 What needs another system is in tests/interop/test_cookbook.py and test_torch_cookbook.py.
 """
@@ -25,7 +25,7 @@ from tests.support.page_table import page_table
 PAGES = sorted(path.name for path in (DOCS / "cookbook").glob("*.md") if path.name != "README.md")
 
 
-@pytest.mark.parametrize("page", sample(PAGES, 2))
+@pytest.mark.parametrize("page", ["../tutorial.md", *sample(PAGES, 2)])
 def test_every_block_prints_what_stands_under_it(server: Server, tmp_path: Path, page: str) -> None:
     if page == "multiplier_in_c.md" and shutil.which("cc") is None:
         pytest.skip("no C compiler")
@@ -76,7 +76,7 @@ def test_the_index_lists_every_page() -> None:
 
 
 def test_every_page_shows_what_its_blocks_print() -> None:
-    for page in PAGES:
+    for page in ["../tutorial.md", *PAGES]:
         found = list(blocks((DOCS / "cookbook" / page).read_text()))
         assert {block.language for block in found} <= {"sh", "python", "c"}, page
         assert any(block.output is not None for block in found), page

@@ -21,7 +21,7 @@ SERVICE: tuple[tuple[str, ...], ...] = (
     ("server",),
     ("app",),
     ("reference",),
-    ("openapi",),
+    ("openapi", "profile_pages"),
     ("meta", "playground"),
     ("json_api", "oip", "npy_api"),
     ("operations",),

@@ -25,7 +25,7 @@ def test_the_commands_are_parsed() -> None:
     words = [shlex.split(re.sub(r'"\$\w+"', "4", line)) for line in lines if re.match(r"(\w+=\S+ )?requant ", line)]
     (batch,) = re.findall(r"--container-overrides '(.*?)'", PAGE)
     commands = [each[each.index("requant") + 1 :] for each in words] + [json.loads(batch)["command"]]
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         command_parser().parse_args(command)
 

@@ -192,7 +192,8 @@ def profile_page(name: str) -> Profile:
     )
 
 
-def _conforming_page(name: str) -> Profile:
+def conforming_profile_page(name: str) -> Profile:
+    """Return the page of a profile with what was compared with the systems that it equals."""
     return profile_page(name).model_copy(
         update={"conformance": conformance_of("profile", name), "equals": systems_equal_to("profile", name)}
     )
@@ -263,7 +264,7 @@ def _code(code: int, width: int) -> str:
     return f"0x{code:0{(width + 3) // 4}X}"
 
 
-_PAGES = {name: static_json(partial(_conforming_page, name)) for name in profiles.PROFILES}
+_PAGES = {name: static_json(partial(conforming_profile_page, name)) for name in profiles.PROFILES}
 _LIST = static_json(lambda: ProfileList(profiles=[profile_page(name) for name in profiles.PROFILES]))
 
 

@@ -20,6 +20,7 @@ from requant.description import (
     Kind,
     Operation,
     Option,
+    RecordsInput,
     Report,
     Result,
     TensorOutput,
@@ -83,7 +84,9 @@ def documentation_of(operation: Operation) -> str:
     lines = [textwrap.fill(operation.summary, 116), ""]
     for paragraph in operation.request.split("\n\n") if operation.request else []:
         lines += [textwrap.fill(paragraph, 116), ""]
-    lines += [entry(each.name, each.description).rstrip(": ") for each in operation.inputs_of_function]
+    pairs = {each.name: f" Or records of both: ({', '.join(_members(each))})." for each in operation.record_inputs}
+    for given in operation.inputs_of_function:
+        lines.append(entry(given.name, given.description + pairs.get(given.name, "")).rstrip(": "))
     if types := [each.type_option for each in operation.tensors if not each.elements.tell_their_type]:
         lines += [entry(", ".join(types), "the types in MLIR syntax. Default: what the arrays are, without scales.")]
     for option in options_of(operation):
@@ -103,6 +106,26 @@ def documentation_of(operation: Operation) -> str:
     if has_report(operation):
         lines.append(entry("return_report", f"also return the report, a dictionary{more}."))
     return "\n".join([*lines, "", textwrap.fill(f"Source: {operation.source}.", 116)])
+
+
+def _members(records: RecordsInput) -> list[str]:
+    return [each.name for each in records.members]
+
+
+def _apart(operation: Operation, arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arrays with an argument for each member of records that were given as such.
+
+    `multipliers=[(1073741824, 34)]` are `multipliers=[1073741824]` and `shifts=[34]`; so are records as in JSON.
+    """
+    for records in operation.record_inputs:
+        given, names = arrays.get(records.name), [each.numbers.name for each in records.members]
+        if isinstance(given, list | tuple) and given and not arrays.keys() & set(names[1:]):
+            rows = [
+                [each.get(name) for name in _members(records)] if isinstance(each, Mapping) else each for each in given
+            ]
+            if all(isinstance(row, list | tuple) and len(row) == len(names) for row in rows):
+                arrays = {**arrays, **dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))}
+    return arrays
 
 
 def requirements_of(operation: Operation) -> list[str]:
@@ -160,7 +183,7 @@ def function_of(operation: Operation) -> Callable[..., Any]:
         arrays = {each.name: given.pop(each.name) for each in operation.inputs_of_function if each.name in given}
         types = {each.name: given.pop(each.type_option) for each in operation.tensors if each.type_option in given}
         return_report = given.pop("return_report", False)
-        result = run_operation(operation, arrays, types, given)
+        result = run_operation(operation, _apart(operation, arrays), types, given)
         if result.file is not None:
             return file_of(operation, given["format"], result.file)
         if not gives_tensors(operation):

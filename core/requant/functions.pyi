@@ -128,7 +128,7 @@ def explain_requantize(
     Quantized values or accumulators to requantize.
 
     input: Quantized values or accumulators.
-    multipliers: In the scheme's convention: one, or one per channel.
+    multipliers: In the scheme's convention: one, or one per channel. Or records of both: (multiplier, shift).
     shifts: One per multiplier.
     input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
     output_type: MLIR text. A bare element type takes its shape from the input.
@@ -179,7 +179,7 @@ def vectors(
 
     An operation, its types, and the options of its arithmetic.
 
-    multipliers: requantize and tosa.RESCALE: one per parameter set.
+    multipliers: requantize and tosa.RESCALE: one per parameter set. Or records of both: (multiplier, shift).
     shifts: One per multiplier.
     operation: quantize, dequantize or requantize, or an operator by its full name: tosa.RESCALE, onnx.QuantizeLinear,
     onnx.DequantizeLinear and others; the error for an unknown name lists all.
@@ -724,7 +724,8 @@ def equivalence(
 
     An operation, and two rules for it: two profiles or schemes, or one and an MLIR function.
 
-    multipliers: Multipliers for which two schemes are compared, in the convention of the first.
+    multipliers: Multipliers for which two schemes are compared, in the convention of the first. Or records of both:
+    (multiplier, shift).
     shifts: One per multiplier.
     operation: What both rules are of. One of quantize, dequantize, requantize, add.
     input_type: MLIR text of an element type, with its scale and zero point. Of an addition: that of both operands.

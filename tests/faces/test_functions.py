@@ -392,10 +392,23 @@ def test_files_of_vectors_are_those_of_the_route(
     assert b"cannot be written" in capfdbinary.readouterr().err
 
 
+def test_multipliers_come_as_pairs_too() -> None:
+    def made(**multipliers: Any) -> Any:
+        return requant.vectors("tosa.RESCALE", "i32", output_type="i8", **multipliers)["vectors"]
+
+    apart = made(multipliers=[1 << 30, 3 << 29], shifts=[34, 35])
+    assert made(multipliers=[(1 << 30, 34), [3 << 29, 35]]) == apart
+    assert made(multipliers=[{"multiplier": 1 << 30, "shift": 34}, {"multiplier": 3 << 29, "shift": 35}]) == apart
+    assert made(multipliers=[(1 << 30, 35), (3 << 29, 35)]) != apart
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"multipliers": [1 << 30]}, "multipliers and shifts come together"),
+        ({"multipliers": [(1 << 30,)]}, "multipliers and shifts come together"),
+        ({"multipliers": [(1 << 30, 34, 0)]}, "multipliers and shifts come together"),
+        ({"multipliers": [{"multiplier": 1 << 30}]}, "shifts takes whole numbers of 64 bits"),
         ({"multipliers": [1 << 30], "shifts": [34, 34]}, "multipliers and shifts come together"),
         ({"multipliers": [0.5], "shifts": [34]}, "multipliers takes whole numbers of 64 bits"),
         ({"rounding": "half_even"}, "tosa.RESCALE has no rounding"),

@@ -240,10 +240,10 @@ def static_json(make: Callable[[], BaseModel]) -> StaticContent:
     return StaticContent(lambda: model_text(make()))
 
 
-def tagged_json(request: Request, model: BaseModel) -> Response:
+def tagged_json(request: Request, model: BaseModel, headers: Mapping[str, str] | None = None) -> Response:
     """Return a model that changes rarely, with its ETag, or 304 for a client that has it."""
     body = model_text(model)
-    return _reply(request, body, entity_tag(body), _JSON, None)
+    return _reply(request, body, entity_tag(body), _JSON, headers)
 
 
 def entity_tag(body: bytes) -> str:

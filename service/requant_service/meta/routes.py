@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from functools import cache
+from html import escape
 from importlib.metadata import version
 
 from fastapi import APIRouter, Depends
@@ -19,7 +20,7 @@ from requant_service.http.models import ABSENT, Int32, ProblemExplanation, Reply
 from requant_service.http.openapi_operation import health_operation, static_operation
 from requant_service.http.problems import PROBLEMS, error_response
 from requant_service.http.query import no_query
-from requant_service.http.responses import json_response, tagged_json
+from requant_service.http.responses import PAGE_HEADERS, json_response, tagged_json
 from requant_service.runtime.metrics import CONTENT_TYPE
 from requant_service.runtime.runtime import HealthStatus, runtime
 from requant_service.runtime.settings import Limits
@@ -124,10 +125,37 @@ async def get_problem(request: Request, code: str) -> Response:
     if code not in PROBLEMS:
         return error_response(request, unknown_name("problem", code, PROBLEMS), status=404)
     cls = PROBLEMS[code]
-    return tagged_json(
-        request,
-        ProblemExplanation(code=cls.code, status=cls.status, title=cls.title, explanation=cls.explanation),
-    )
+    explained = ProblemExplanation(code=cls.code, status=cls.status, title=cls.title, explanation=cls.explanation)
+    # A problem's `type` is a link, and people follow it with a browser.
+    if "text/html" in request.headers.get("accept", ""):
+        return Response(_problem_page(explained), headers={**PAGE_HEADERS, **_BY_ACCEPT}, media_type="text/html")
+    return tagged_json(request, explained, _BY_ACCEPT)
+
+
+_BY_ACCEPT = {"vary": "accept"}
+
+
+def _problem_page(problem: ProblemExplanation) -> str:
+    others = " ".join(f'<a href="{code}">{code}</a>' for code in PROBLEMS if code != problem.code)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(problem.title)}: {problem.code}</title>
+<link rel="stylesheet" href="../docs/assets/reference.css">
+</head>
+<body>
+<header><h1>{escape(problem.title)}</h1></header>
+<main>
+<p><code>{problem.code}</code>, status {problem.status}</p>
+<p>{escape(problem.explanation)}</p>
+<p>Other problems: {others}</p>
+</main>
+</body>
+</html>
+"""
 
 
 @metrics_router.get("/metrics")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from typing import Any
 
@@ -137,6 +138,18 @@ def test_every_problem_is_explained(client: httpx.Client) -> None:
         explained = client.get(f"/problems/{code}").json()
         assert explained["code"] == code
         assert len(explained["explanation"]) > 40
+
+
+def test_a_problem_is_a_page_for_browsers(client: httpx.Client) -> None:
+    accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+    page = client.get("/problems/npy", headers={"Accept": accept})
+    assert (page.status_code, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert page.headers["Vary"] == "accept"
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    explained = client.get("/problems/npy", headers={"Accept": "*/*"})
+    assert (explained.headers["Content-Type"], explained.headers["Vary"]) == ("application/json", "accept")
+    assert html.escape(explained.json()["explanation"]) in page.text
+    assert '<a href="limit_exceeded">' in page.text
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/v1/info", "/nope", "/docs"])

@@ -15,6 +15,7 @@ import numpy as np
 
 import requant
 from requant.errors import RequantError
+from requant.errors.names import UNCOVERED
 from requant.profiles import PROFILES
 from requant_service.json_api.catalog.conformance import Conformance, facts
 from requant_service.json_api.catalog.profiles import (
@@ -258,7 +259,8 @@ def coverage_page() -> str:
             shown = (f"[`{name}`](profiles/{name}.md)" if kind == "profiles" else f"`{name}`" for name in listed)
             lines.append(f"- {kind}: {', '.join(shown)}")
         lines.append("")
-    return "\n".join(lines).rstrip("\n") + "\n"
+    missing = ", ".join(sorted(set(UNCOVERED.values()), key=str.lower))
+    return "\n".join([*lines, "## Not covered", "", f"Never compared: {missing}.", ""])
 
 
 def pages() -> dict[Path, str]:

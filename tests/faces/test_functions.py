@@ -394,7 +394,8 @@ def test_files_of_vectors_are_those_of_the_route(
 
 def test_multipliers_come_as_pairs_too() -> None:
     def made(**multipliers: Any) -> Any:
-        return requant.vectors("tosa.RESCALE", "i32", output_type="i8", **multipliers)["vectors"]
+        reply: Any = requant.vectors("tosa.RESCALE", "i32", output_type="i8", **multipliers)
+        return reply["vectors"]
 
     apart = made(multipliers=[1 << 30, 3 << 29], shifts=[34, 35])
     assert made(multipliers=[(1 << 30, 34), [3 << 29, 35]]) == apart
@@ -411,7 +412,7 @@ def test_multipliers_come_as_pairs_too() -> None:
         ({"multipliers": [{"multiplier": 1 << 30}]}, "shifts takes whole numbers of 64 bits"),
         ({"multipliers": [1 << 30], "shifts": [34, 34]}, "multipliers and shifts come together"),
         ({"multipliers": [0.5], "shifts": [34]}, "multipliers takes whole numbers of 64 bits"),
-        ({"rounding": "half_even"}, "tosa.RESCALE has no rounding"),
+        ({"rounding": "half_even"}, "tosa.RESCALE has no rounding; did you mean rounding_mode\\?"),
         ({"output_type": "i9 9"}, "expected nothing after the type"),
         ({"output_type": None}, "output_type: required"),
         ({"count": 7}, "count takes numbers from 8 to 2048"),

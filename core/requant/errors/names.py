@@ -92,6 +92,25 @@ _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "mxfp8": ("mxfp8_e4m3", "mxfp8_e5m2"),
 }
 
+UNCOVERED: Mapping[str, str] = {
+    "armnn": "Arm NN",
+    "coreml": "Core ML",
+    "cudnn": "cuDNN",
+    "cutlass": "CUTLASS",
+    "hexagon": "Hexagon NN",
+    "mnn": "MNN",
+    "ncnn": "ncnn",
+    "openvino": "OpenVINO",
+    "qnn": "Qualcomm AI Engine Direct",
+    "rknn": "RKNN",
+    "snpe": "SNPE",
+    "tensorrt": "TensorRT",
+    "trt": "TensorRT",
+    "tvm": "TVM",
+    "vitisai": "Vitis AI",
+}
+"""Systems that people ask for by these names, and that were never compared with anything here."""
+
 _SEPARATORS = re.compile(r"[^0-9a-z]+")
 # The likeness of two names, from 0 to 1, from which one is a misspelling of the other, or may be.
 _MISSPELT, _ALIKE = 0.88, 0.75
@@ -117,6 +136,8 @@ def in_any_case(entries: Collection[str], name: str) -> str:
 def unknown_name(kind: str, name: str, known: Collection[str], *, pointer: str | None = None) -> UnknownNameError:
     """Return the error about a name that is not among the known ones, which the message lists."""
     hint = did_you_mean(name, known)
+    if hint is None and (system := UNCOVERED.get("".join(_words(name)[:2]))) is not None:
+        hint = f"{system} was not compared, so no {kind} stands for it; identify says which rules give its outputs"
     question = f" ({hint})" if hint else ""
     detail = f"no {kind} is named '{excerpt(name)}'{question}; available: {', '.join(known)}"
     return UnknownNameError(detail, hint=hint, pointer=pointer)

@@ -35,6 +35,7 @@ from requant.errors import (
     default_pointer,
     pointers_for_sides,
 )
+from requant.errors.names import did_you_mean
 from requant.formats.elements import FLOATS
 from requant.mlir import parse_type
 from requant.mlir.types import Type
@@ -145,7 +146,8 @@ def _check_fields(call: VectorsCall, taken: frozenset[str]) -> None:
     """Raise InvalidRequestError for a field that the operation does not have."""
     for name in call.given():
         if name not in taken:
-            detail = f"{call.operation} has no {name}"
+            hint = did_you_mean(name, taken)
+            detail = f"{call.operation} has no {name}" + (f"; {hint}" if hint else "")
             raise InvalidRequestError.of_field(f"/{name}", "extra_forbidden", detail, message=detail)
 
 

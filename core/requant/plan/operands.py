@@ -20,6 +20,7 @@ from requant.mlir.printer import print_type
 from requant.mlir.stablehlo import stablehlo_reason
 from requant.mlir.types import (
     AnyType,
+    CalibratedType,
     ElementType,
     QuantileType,
     StorageType,
@@ -327,6 +328,11 @@ def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profil
     or if the profile's own system refuses it.
     """
     element = tensor.element
+    if isinstance(element, AnyType | CalibratedType):
+        raise UnsupportedError(
+            f"the {side} has elements of {excerpt(print_type(element))}, which leaves the scales open; take the type "
+            "that requant.parameters or /v1/parameters/tensor finds for the data"
+        )
     if not isinstance(element, UniformQuantizedType):
         raise UnsupportedError(
             f"the {side} has elements of {excerpt(print_type(element))}; this operation takes a quantized type there, "

@@ -8,7 +8,7 @@ import pytest
 
 from requant.calibration.ranges import RANGE_RULES
 from requant.convert.quantize_plans import ROUNDINGS
-from requant.errors.names import did_you_mean, nearest_names
+from requant.errors.names import UNCOVERED, did_you_mean, nearest_names, unknown_name
 from requant.operators.registry import OPERATORS
 from requant.profiles import PROFILES
 from requant.schemes import SCHEMES
@@ -73,3 +73,12 @@ def test_every_name_in_other_letters_is_found() -> None:
 def test_the_question_lists_all() -> None:
     assert did_you_mean("xnnpack", SCHEMES) == "did you mean xnnpack_fp32, xnnpack_rndnu or xnnpack_rndna?"
     assert did_you_mean("foo", SCHEMES) is None
+
+
+def test_systems_that_were_not_compared_are_named() -> None:
+    """The names that people come with, and none of our own is among them."""
+    error = unknown_name("profile", "tensor-rt", ["onnx", "litert"])
+    assert "TensorRT was not compared, so no profile stands for it" in str(error)
+    assert "not compared" not in str(unknown_name("profile", "zzz", ["onnx", "litert"]))
+    for name in UNCOVERED:
+        assert nearest_names(name, [*PROFILES, *SCHEMES]) == []

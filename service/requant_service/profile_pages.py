@@ -56,9 +56,10 @@ _TYPES = ("expressed", "storages", "granularities", "symmetric")
 _EXAMPLES = {
     "quantize": (np.array([0.25], np.float32), {"output_type": "!quant.uniform<i8:f32, 0.1:3>"}),
     "dequantize": (np.array([5], np.int8), {"input_type": "!quant.uniform<i8:f32, 0.1:3>"}),
+    # A negative tie, at which schemes differ.
     "requantize": (
-        np.array([1001], np.int32),
-        {"input_type": "!quant.uniform<i32:f32, 0.002>", "output_type": "!quant.uniform<i8:f32, 0.1:3>"},
+        np.array([-80], np.int32),
+        {"input_type": "!quant.uniform<i32:f32, 0.03125>", "output_type": "!quant.uniform<i8:f32, 1.0:3>"},
     ),
 }
 _CAST_EXAMPLE = (np.array([0.2], np.float32), {"output_type": "f8E4M3FN"})
@@ -85,13 +86,14 @@ def _rule(operation: str, rule: OperationRule) -> Iterator[str]:
     yield from ("", *(f"- {_SAID[name]}: {_words(said[name], name)}" for name in shown if said[name]))
     if not rule.variants:
         return
-    rows = []
+    names: dict[str, list[str]] = {}
     for name, variant in rule.variants.items():
         other = variant.model_dump()
-        changed = [f"{_SAID[each]}: {_words(other[each], each)}" for each in shown if other[each] != said[each]]
-        rows.append((f"`{name}`", "; ".join(changed)))
-    yield from ("", "Other rules, and what differs in them:")
-    yield from _table(("for", "rule"), rows)
+        changed = (each for each in shown if other[each] and other[each] != said[each])
+        different = "\n".join(f"- {_SAID[each]}: {_words(other[each], each)}" for each in changed)
+        names.setdefault(different, []).append(f"`{name}`")
+    for different, listed in names.items():
+        yield from ("", f"For {', '.join(listed)} instead:", "", different)
 
 
 def _example(operation: str, profile: str, example: tuple[Any, dict[str, Any]]) -> Iterator[str]:
@@ -127,6 +129,8 @@ def _products(products: Mapping[str, ProductRule]) -> Iterator[str]:
             rows.append((f"{name} {variant}".strip(), each.operator, scheme, each.factor, each.overflow))
     yield from ("", "## Products")
     yield from _table(("operation", "operator of the system", "sums are scaled by", "factor", "overflow of i32"), rows)
+    if any("undelegated" in row[0] for row in rows):
+        yield from ("", "`undelegated` is what XNNPACK does not take, and LiteRT's own kernels compute.")
 
 
 def _casts(rule: CastRule) -> Iterator[str]:
@@ -191,9 +195,9 @@ def profile_page(profile: Profile, errata: Iterable[tuple[str, str]]) -> str:
 
     def lines() -> Iterator[str]:
         yield from (f"# {profile.title}", "", _WRITTEN, "", f"Profile `{profile.name}`. {profile.summary}")
-        yield from ("", f"After: {profile.source}.")
+        yield from ("", f"It follows {profile.source}.")
         for each in profile.equals:
-            yield f"It has the bits of {each.system}, `{each.package}` {', '.join(each.versions)}."
+            yield f"Its bits are those of {each.system}, `{each.package}` {', '.join(each.versions)}."
         for operation, rule in profile.operations.items():
             yield from ("", f"## {operation.capitalize()}", *_rule(operation, rule))
             yield from _example(operation, profile.name, _EXAMPLES[operation])
@@ -228,6 +232,20 @@ _KINDS = {
     "types": "types",
 }
 
+# By system: the title of its section, and what its name does not say.
+_NOTES = {
+    "ExecuTorch": (
+        "CMSIS-NN, in ExecuTorch",
+        "Its Python model of CMSIS-NN. Recorded outputs of CMSIS-NN's own portable C, with one rounding and with two, "
+        "are compared too: `cmsis_nn_single_rounding`, `cmsis_nn_int64`.",
+    ),
+    "Vela": (
+        "Ethos-U, by Vela",
+        "Multipliers and shifts only. What the NPU makes of them is from Arm's description: no package runs it. Vela "
+        "gives int8 convolutions TFL rounding, which is scheme `litert`.",
+    ),
+}
+
 _COVERAGE = f"""# Is my system covered?
 
 {_WRITTEN}
@@ -254,7 +272,8 @@ def coverage_page() -> str:
                 listed.append(name)
     lines = [_COVERAGE]
     for system, (versions, names) in sorted(systems.items(), key=lambda each: each[0].lower()):
-        lines += [f"## {system}", "", f"{', '.join(sorted(versions))}.", ""]
+        title, note = _NOTES.get(system, (system, ""))
+        lines += [f"## {title}", "", f"{', '.join(sorted(versions))}. {note}".rstrip(), ""]
         for kind, listed in names.items():
             shown = (f"[`{name}`](profiles/{name}.md)" if kind == "profiles" else f"`{name}`" for name in listed)
             lines.append(f"- {kind}: {', '.join(shown)}")

@@ -70,7 +70,7 @@ VNCLIP_ROD = replace(
     name="vnclip_rod",
     summary="RISC-V vnclip and vnclipu, vxrm = rod: the product shifted right, to odd where bits are lost.",
     formula="u + z_out",
-    where="u = floor(v * m / 2^shift), and its last bit is 1 where the division has a rest",
+    where="u = floor(v * m / 2^shift), and its last bit is 1 if the remainder is not 0",
     rounding=Rounding.ODD,
     stage=replace(_NEAREST_UP, rule=FixedPointRule.ODD),
 )

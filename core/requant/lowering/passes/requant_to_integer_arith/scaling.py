@@ -10,7 +10,7 @@ added, scaled again, clamped. The multiplications are those of `requant.kernels.
     TOSA_DOUBLE         (v * m + 2^(s-1) +- 2^30) >> s, the last term where s > 31, with the sign of v
     NEAREST_EVEN        v * m / 2^s, ties to even
     FLOOR               (v * m) >> s
-    ODD                 (v * m) >> s, the last bit set where the division has a rest
+    ODD                 (v * m) >> s, the last bit set if the remainder is not 0
 
 s is a right shift of the whole product. Source: gemmlowp, LiteRT, XNNPACK and TOSA, as `requant.schemes` names them.
 """
@@ -96,7 +96,7 @@ class Multiplication:
         return self._add(arith.ShRSIOp(self._add(arith.AddiOp(below_half, last)), self._number(shifts)))
 
     def _shift_odd(self, value: SSAValue, shifts: Sequence[int]) -> SSAValue:
-        """floor(value / 2^shift), the last bit set where the division has a rest."""
+        """floor(value / 2^shift), the last bit set if the remainder is not 0."""
         floor = self._add(arith.ShRSIOp(value, self._number(shifts)))
         rest = self._add(arith.AndIOp(value, self._number([(1 << shift) - 1 for shift in shifts])))
         lost = self._loops.extend(self._add(arith.CmpiOp(rest, self._loops.constant(0), "ne")), signed=False)

@@ -150,6 +150,13 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return None if place % DAYS == TODAY % DAYS else True
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A day without a file of a folder is no failure."""
+    if DAYS > 1 and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.OK
+
+
 def _timed(nodeid: str) -> bool:
     return nodeid.partition("::")[0] in TIMED
 

@@ -126,6 +126,7 @@ def test_a_run_that_compares_other_rows_is_seen() -> None:
     (gone, new) = changes(committed, merge([record(version="litert 1.1")], "2026-01-01"))
     assert gone.startswith("no longer compared: profile litert quantize with LiteRT (litert 1.0)")
     assert new.startswith("not on the page: profile litert quantize with LiteRT (litert 1.1)")
+    assert changes(committed, merge([record(version="litert 1.1")], "2026-01-01"), whole=False) == [new]
     found = copy.deepcopy(committed)
     (row,) = [each for each in found["rows"] if each["compared"]]
     row["compared"][0]["differences"] = 1

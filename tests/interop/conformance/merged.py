@@ -76,11 +76,14 @@ def gaps(facts: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def changes(committed: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """Return what the committed facts say that a run did not make, and the reverse. Counts may differ."""
+def changes(committed: Mapping[str, Any], found: Mapping[str, Any], *, whole: bool = True) -> list[str]:
+    """Return what the committed facts say that a run did not make, and the reverse. Counts may differ.
+
+    `whole`: the run had all tests, so that everything has to be compared in it.
+    """
     before, now = _compared(committed), _compared(found)
     return [
-        *(f"no longer compared: {each}" for each in sorted(before - now)),
+        *(f"no longer compared: {each}" for each in sorted(before - now) if whole),
         *(f"not on the page: {each}" for each in sorted(now - before)),
         *differences(found),
     ]

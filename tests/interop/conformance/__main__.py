@@ -2,7 +2,7 @@
 
 write: generate service/requant_service/json_api/catalog/conformance.json and docs/conformance.md from the records in
 the directory. page: generate the page only, from the JSON file. check: fail unless the records have exactly the
-comparisons of the committed file; with TEST_DAYS, of which each has a part of the tests, unless they have none beside it.
+comparisons of the committed file; with TEST_DAYS, where a day has a part of them, unless they have none beside it.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept: set[pytest.Item] = set()
     for name, cases in tests.items():
         # Hypothesis reads the constants of all modules before its first integer, which takes minutes here.
-        if name.rpartition("::")[2] not in _SLOW and not cases[0].get_closest_marker("hypothesis"):
+        drawn = getattr(getattr(cases[0], "function", None), "is_hypothesis_test", False)
+        if name.rpartition("::")[2] not in _SLOW and not drawn:
             kept.update(cases if "test_vectors.py" in name else (cases[0], cases[-1]))
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]

@@ -121,7 +121,7 @@ BODY = "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {{\n  {}\n  return %x :
             "func.func @f(%x: tensor<2x!quant.uniform<i8:f32, 1.0>>, %y: tensor<2x!quant.uniform<i8:f32, 1.0:300>>) {\n"
             "  %0 = stablehlo.add %x, %y : (tensor<2x!quant.uniform<i8:f32, 1.0>>, "
             "tensor<2x!quant.uniform<i8:f32, 1.0:300>>) -> tensor<2x!quant.uniform<i8:f32, 1.0>>\n  return\n}",
-            2, 3, "C7: zero point 300",
+            2, 3, "zero point 300 is outside the storage bounds -128 to 127 (C7)",
         ),
     ],
 )  # fmt: skip

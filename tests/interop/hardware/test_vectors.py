@@ -20,7 +20,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("tosa_reference_model")
 
-from tests.interop.hardware.icarus import compile_and_run, simulate
+from tests.interop.hardware.icarus import compile_and_run, simulate, simulated
 from tests.interop.onnxruntime_linear import run as run_onnx
 from tests.interop.quantized_case import Case
 from tests.interop.tosa_model import Verdict, rescale
@@ -136,18 +136,19 @@ def test_the_programs_of_the_page_and_that_they_notice_one_bit(tmp_path: Path) -
         (tmp_path / name).write_text(text)
     header, memory = vectors(RESCALE, "c_header"), vectors(RESCALE, "readmemh")
 
-    def run_both() -> tuple[tuple[int, str], str]:
+    def run_both() -> tuple[tuple[int, str], tuple[int, str]]:
         (tmp_path / "rescale.h").write_text(header)
         (tmp_path / "rescale.memh").write_text(memory)
-        printed = simulate(tmp_path, "rescale.sv", "rescale_testbench.sv").splitlines()[-1]
-        return compile_and_run(tmp_path, "rescale_test.c"), printed
+        ended, printed = simulated(tmp_path, "rescale.sv", "rescale_testbench.sv")
+        (said,) = re.findall(r"^\d+ words.*$", printed, re.MULTILINE)
+        return compile_and_run(tmp_path, "rescale_test.c"), (ended, said)
 
-    (status, printed), simulated = run_both()
+    (status, printed), simulation = run_both()
     assert status == 0, printed
     count = len(re.findall(r"^[0-9a-f]+ //", memory, re.MULTILINE))
     assert count > 350
     assert printed == f"{count} vectors, 0 failed\n"
-    assert simulated == f"{count} words, 0 failed"
+    assert simulation == (0, f"{count} words, 0 failed")
     for index in range(0, count, count // 3):
         whole_header, whole_memory = header, memory
         array = header[header.index("tosa_rescale_expected[") :]
@@ -155,7 +156,7 @@ def test_the_programs_of_the_page_and_that_they_notice_one_bit(tmp_path: Path) -
         header = header.replace(array, array.replace(old, old.replace(f"({number})", f"({int(number) ^ 1})")))
         (word,) = re.findall(rf"^([0-9a-f]+) // {index}: ", memory, re.MULTILINE)
         memory = memory.replace(f"{word} // {index}: ", f"{int(word, 16) ^ 1:030x} // {index}: ")
-        (status, printed), simulated = run_both()
+        (status, printed), simulation = run_both()
         assert (status, printed.splitlines()[-1]) == (1, f"{count} vectors, 1 failed")
-        assert simulated == f"{count} words, 1 failed"
+        assert simulation == (1, f"{count} words, 1 failed")
         header, memory = whole_header, whole_memory

@@ -112,7 +112,7 @@ def _members(records: RecordsInput) -> list[str]:
     return [each.name for each in records.members]
 
 
-def _apart(operation: Operation, arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+def _split_records(operation: Operation, arrays: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the arrays with an argument for each member of records that were given as such.
 
     `multipliers=[(1073741824, 34)]` are `multipliers=[1073741824]` and `shifts=[34]`; so are records as in JSON.
@@ -183,7 +183,7 @@ def function_of(operation: Operation) -> Callable[..., Any]:
         arrays = {each.name: given.pop(each.name) for each in operation.inputs_of_function if each.name in given}
         types = {each.name: given.pop(each.type_option) for each in operation.tensors if each.type_option in given}
         return_report = given.pop("return_report", False)
-        result = run_operation(operation, _apart(operation, arrays), types, given)
+        result = run_operation(operation, _split_records(operation, arrays), types, given)
         if result.file is not None:
             return file_of(operation, given["format"], result.file)
         if not gives_tensors(operation):

@@ -51,7 +51,8 @@ _GROUPS = {"ops": "Arithmetic", "params": "Parameters", "explain": "Explanations
 _TYPED = {Kind.TYPE: "MLIR type", Kind.TENSOR_TYPE: "MLIR tensor type", Kind.NUMBER_OR_TEXT: "number or text"}
 
 
-def _table(head: str, rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+def table(head: str, rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Yield the lines of a Markdown table, with an empty one before it; nothing without rows. `head`: `a | b`."""
     listed = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
     if listed:
         yield from ("", f"| {head} |", f"|{' --- |' * len(head.split('|'))}", *listed)
@@ -147,10 +148,10 @@ def _section(operation: Operation) -> Iterator[str]:
     name = operation.name
     faces = f"`POST /v1/{operation.path or name}`, model `{name}`, `requant.{name}()`, `requant {name}`"
     yield from ("", f"{faces}. Source: {operation.source}.")
-    yield from _table("input | | required |", (row for each in operation.inputs for row in _inputs(each)))
-    yield from _table("option | | default |", _options(operation.options))
+    yield from table("input | | required |", (row for each in operation.inputs for row in _inputs(each)))
+    yield from table("option | | default |", _options(operation.options))
     traced = [] if operation.trace is None else [_trace(operation.trace)]
-    yield from _table("reply | always |", [*map(_part, operation.reply), *traced])
+    yield from table("reply | always |", [*map(_part, operation.reply), *traced])
 
 
 def page() -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import requant
 from requant.errors import RequantError
 from requant.errors.names import UNCOVERED
+from requant.operation_reference import table
 from requant.profiles import PROFILES
 from requant_service.json_api.catalog.conformance import Conformance, facts
 from requant_service.json_api.catalog.profiles import (
@@ -65,13 +66,6 @@ _EXAMPLES = {
 _CAST_EXAMPLE = (np.array([0.2], np.float32), {"output_type": "f8E4M3FN"})
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    listed = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
-    if listed:
-        names = tuple(head)
-        yield from ("", f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}", *listed)
-
-
 def _words(value: str | list[str], name: str) -> str:
     if isinstance(value, list):
         return ", ".join(f"`{each}`" for each in value)
@@ -107,8 +101,8 @@ def _example(operation: str, profile: str, example: tuple[Any, dict[str, Any]]) 
     words = {"input_type": "of", "output_type": "to"}
     types = " ".join(f"{words[name]} `{text}`" for name, text in arguments.items())
     yield from ("", f"For example {element['input']} {types}:")
-    yield from _table(
-        ("step", "formula", "with these numbers", "result"),
+    yield from table(
+        "step | formula | with these numbers | result",
         (
             (
                 step["step"].replace("_", " "),
@@ -128,7 +122,7 @@ def _products(products: Mapping[str, ProductRule]) -> Iterator[str]:
             scheme = f"`{each.scheme}`" if each.scheme else "dequantized and quantized"
             rows.append((f"{name} {variant}".strip(), each.operator, scheme, each.factor, each.overflow))
     yield from ("", "## Products")
-    yield from _table(("operation", "operator of the system", "sums are scaled by", "factor", "overflow of i32"), rows)
+    yield from table("operation | operator of the system | sums are scaled by | factor | overflow of i32", rows)
     if any("undelegated" in row[0] for row in rows):
         yield from ("", "`undelegated` is what XNNPACK does not take, and LiteRT's own kernels compute.")
 
@@ -146,8 +140,7 @@ def _casts(rule: CastRule) -> Iterator[str]:
     }
     yield from ("", *(f"- {name}: {text}" for name, text in said.items() if text))
     yield from ("", "The codes of what is beyond a format, or no number:")
-    yield from _table(
-        ("to", "largest", "overflow", "infinity", "NaN", "-0", "roundings"),
+    yield from table("to | largest | overflow | infinity | NaN | -0 | roundings",
         (
             (
                 f"`{each.type}`", each.largest, each.codes.overflow, each.codes.infinity, each.codes.nan,
@@ -160,8 +153,7 @@ def _casts(rule: CastRule) -> Iterator[str]:
 
 def _compared(conformance: Mapping[str, Conformance]) -> Iterator[str]:
     yield from ("", "## Compared with the system")
-    yield from _table(
-        ("operation", "system", "instruction set", "elements", "deliberate divergences"),
+    yield from table("operation | system | instruction set | elements | deliberate divergences",
         (
             (
                 operation, f"{each.system} (`{each.version}`)", each.instruction_set, f"{each.elements:,}",
@@ -197,7 +189,7 @@ def profile_page(profile: Profile, errata: Iterable[tuple[str, str]]) -> str:
         yield from (f"# {profile.title}", "", _WRITTEN, "", f"Profile `{profile.name}`. {profile.summary}")
         yield from ("", f"It follows {profile.source}.")
         for each in profile.equals:
-            yield f"Its bits are those of {each.system}, `{each.package}` {', '.join(each.versions)}."
+            yield f"It equals {each.system}, `{each.package}` {', '.join(each.versions)}, deliberate divergences aside."
         for operation, rule in profile.operations.items():
             yield from ("", f"## {operation.capitalize()}", *_rule(operation, rule))
             yield from _example(operation, profile.name, _EXAMPLES[operation])
@@ -216,21 +208,6 @@ def profile_page(profile: Profile, errata: Iterable[tuple[str, str]]) -> str:
 
     return "\n".join(lines()) + "\n"
 
-
-_KINDS = {
-    "profile": "profiles",
-    "scheme": "schemes",
-    "operator": "operators",
-    "ranges": "ranges",
-    "calibration": "calibration",
-    "fake_quantize": "fake quantization",
-    "bias": "bias",
-    "blocks": "block formats",
-    "checkpoint": "checkpoints",
-    "lowering": "lowering",
-    "translation": "translation",
-    "types": "types",
-}
 
 # By system: the title of its section, and what its name does not say.
 _NOTES = {
@@ -265,7 +242,7 @@ def coverage_page() -> str:
         for each in row["compared"]:
             versions, names = systems.setdefault(each["system"], (set(), {}))
             versions.add(f"`{each['version']}`")
-            listed = names.setdefault(_KINDS[row["kind"]], [])
+            listed = names.setdefault(row["kind"].replace("_", " "), [])
             # Of a checkpoint: the scheme, and the profile that it is converted by.
             name = row["name"].split(", ")[0]
             if name not in listed:
@@ -275,7 +252,7 @@ def coverage_page() -> str:
         title, note = _NOTES.get(system, (system, ""))
         lines += [f"## {title}", "", f"{', '.join(sorted(versions))}. {note}".rstrip(), ""]
         for kind, listed in names.items():
-            shown = (f"[`{name}`](profiles/{name}.md)" if kind == "profiles" else f"`{name}`" for name in listed)
+            shown = (f"[`{name}`](profiles/{name}.md)" if kind == "profile" else f"`{name}`" for name in listed)
             lines.append(f"- {kind}: {', '.join(shown)}")
         lines.append("")
     missing = ", ".join(sorted(set(UNCOVERED.values()), key=str.lower))

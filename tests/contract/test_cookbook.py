@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import requant
 from tests.conftest import Server
 from tests.support.cases import sample
 from tests.support.page_programs import DOCS, Reader, blocks
@@ -68,6 +69,18 @@ def test_a_layer_tells_litert_s_rules_apart() -> None:
     table = page_table("cookbook/which_litert.md", "Ask your own")
     assert {rule.partition(":")[0]: output for output, rule in table} == expected
     assert len(set(expected.values())) == len(expected) == 5
+
+
+def test_the_ties_tell_the_roundings_apart() -> None:
+    """The table of off_by_one.md."""
+    sums = np.array([-112, -80, 79, 80, 112], np.int32)
+    rows = page_table("cookbook/off_by_one.md", "What the ties say")
+    for _, *shown, schemes in rows[1:]:
+        for scheme in re.findall(r"`(\w+)`", schemes):
+            scaled = requant.requantize(
+                sums, "!quant.uniform<i32:f32, 0.03125>", "!quant.uniform<i8:f32, 1.0>", scheme=scheme
+            )
+            assert scaled.tolist() == [int(each) for each in shown], scheme
 
 
 def test_the_index_lists_every_page() -> None:

@@ -136,11 +136,17 @@ def in_any_case(entries: Collection[str], name: str) -> str:
 def unknown_name(kind: str, name: str, known: Collection[str], *, pointer: str | None = None) -> UnknownNameError:
     """Return the error about a name that is not among the known ones, which the message lists."""
     hint = did_you_mean(name, known)
-    if hint is None and (system := UNCOVERED.get("".join(_words(name)[:2]))) is not None:
+    if hint is None and (system := _uncovered(name)) is not None:
         hint = f"{system} was not compared, so no {kind} stands for it; identify says which rules give its outputs"
     question = f" ({hint})" if hint else ""
     detail = f"no {kind} is named '{excerpt(name)}'{question}; available: {', '.join(known)}"
     return UnknownNameError(detail, hint=hint, pointer=pointer)
+
+
+def _uncovered(name: str) -> str | None:
+    """Return the system that the first word of a name, or the first two, stand for, if it was never compared."""
+    words = _words(name[:_LONGEST])
+    return UNCOVERED.get("".join(words[:1])) or UNCOVERED.get("".join(words[:2]))
 
 
 def not_among(kind: str, name: str, known: Collection[str]) -> str:

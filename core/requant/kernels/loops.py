@@ -31,8 +31,8 @@ SPAN = 4096
 """Long enough that looking at what was seen does not count, short enough to be in the cache when converted again."""
 
 ZERO = np.int64(0)
-"""What a variable of a loop begins with. Of 0 numba would compile a device function for that constant first, and then
-for every number, the one that is called."""
+"""The start value of a loop's variable. With the literal 0, numba would compile each device function in the loop twice:
+first for that literal, then for int64, and only call the second."""
 
 STOP = 1 << 30
 """More check than there is: the kernel stops."""

@@ -280,8 +280,8 @@ def scheme_rule(scheme: Scheme, **more: Any) -> OperationRule:
         "precision": f"the factor d is {scheme.factor}; {scheme.derivation}; m and shift stand for {scheme.convention}",
         "rounding": scheme.rounding,
         "zero_point": ZeroPoint.AFTER_ROUNDING,
-        "saturation": f"clamp after the addition of z_out{', which wraps in int32' if wraps else ''}; what an "
-        f"element has to meet, or is an error: {'; '.join(scheme.stage.demands.values())}",
+        "saturation": f"clamp after the addition of z_out{', which wraps in int32' if wraps else ''}; "
+        f"preconditions, whose violation is an error: {'; '.join(scheme.stage.demands.values())}",
         "nan": NO_NAN,
         "scheme": scheme.name,
     }

@@ -114,24 +114,6 @@ async def info(request: Request) -> Response:
     )
 
 
-@router.get(
-    "/problems/{code}",
-    **static_operation(
-        "getProblem", "Explain a problem code", ProblemExplanation, 404, path={"code": "limit_exceeded"}
-    ),
-)
-async def get_problem(request: Request, code: str) -> Response:
-    """Explain a problem code."""
-    if code not in PROBLEMS:
-        return error_response(request, unknown_name("problem", code, PROBLEMS), status=404)
-    cls = PROBLEMS[code]
-    explained = ProblemExplanation(code=cls.code, status=cls.status, title=cls.title, explanation=cls.explanation)
-    # A problem's `type` is a link, and people follow it with a browser.
-    if "text/html" in request.headers.get("accept", ""):
-        return Response(_problem_page(explained), headers={**PAGE_HEADERS, **_BY_ACCEPT}, media_type="text/html")
-    return tagged_json(request, explained, _BY_ACCEPT)
-
-
 _BY_ACCEPT = {"vary": "accept"}
 
 
@@ -156,6 +138,24 @@ def _problem_page(problem: ProblemExplanation) -> str:
 </body>
 </html>
 """
+
+
+@router.get(
+    "/problems/{code}",
+    **static_operation(
+        "getProblem", "Explain a problem code", ProblemExplanation, 404, path={"code": "limit_exceeded"}
+    ),
+)
+async def get_problem(request: Request, code: str) -> Response:
+    """Explain a problem code."""
+    if code not in PROBLEMS:
+        return error_response(request, unknown_name("problem", code, PROBLEMS), status=404)
+    cls = PROBLEMS[code]
+    explained = ProblemExplanation(code=cls.code, status=cls.status, title=cls.title, explanation=cls.explanation)
+    # A problem's `type` is a link, and people follow it with a browser.
+    if "text/html" in request.headers.get("accept", ""):
+        return Response(_problem_page(explained), headers={**PAGE_HEADERS, **_BY_ACCEPT}, media_type="text/html")
+    return tagged_json(request, explained, _BY_ACCEPT)
 
 
 @metrics_router.get("/metrics")

@@ -77,8 +77,9 @@ def test_the_question_lists_all() -> None:
 
 def test_systems_that_were_not_compared_are_named() -> None:
     """The names that people come with, and none of our own is among them."""
-    error = unknown_name("profile", "tensor-rt", ["onnx", "litert"])
-    assert "TensorRT was not compared, so no profile stands for it" in str(error)
+    for name in ("tensorrt", "Tensor-RT", "tensorrt_10", "trt"):
+        error = unknown_name("profile", name, ["onnx", "litert"])
+        assert "TensorRT was not compared, so no profile stands for it" in str(error)
     assert "not compared" not in str(unknown_name("profile", "zzz", ["onnx", "litert"]))
     for name in UNCOVERED:
         assert nearest_names(name, [*PROFILES, *SCHEMES]) == []

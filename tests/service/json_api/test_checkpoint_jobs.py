@@ -231,7 +231,7 @@ def test_a_repack_is_exact_and_says_so(root: Path) -> None:
     inexact = {**repack, "destination": str(root / "out" / "third"), "scheme": "FP8_BLOCK"}
     failed = _ended(app, _start(app, inexact).headers["location"])
     assert (failed["state"], failed["error"]["code"]) == ("failed", "checkpoint")
-    assert "what would be stored is" in failed["error"]["detail"]
+    assert "it would be stored as" in failed["error"]["detail"]
 
 
 def test_members_without_effect_are_refused(root: Path) -> None:

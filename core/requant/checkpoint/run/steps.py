@@ -441,7 +441,7 @@ def _refused_number(step: QuantizeStep | DequantizeStep, unlike: Inexact, begin:
         other = "give the GGUF file of the same model in F32 (--like)"
     return CheckpointError(
         f"tensor {source.tensor} of {source.file} holds {unlike.number!r} at row {begin + unlike.row}, column "
-        f"{unlike.column}; what would be stored is {unlike.held!r}, and {unlike.count} numbers of these rows "
+        f"{unlike.column}; it would be stored as {unlike.held!r}, and {unlike.count} numbers of these rows "
         f"are not held exactly: allow rounding (--allow-rounding), or {other}",
         file=source.file,
         tensor=source.tensor,

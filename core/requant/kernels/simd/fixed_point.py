@@ -89,7 +89,7 @@ def rounding_shift_even(value: Number, exponent: Number) -> Number:
 
 @device
 def rounding_shift_odd(value: Number, exponent: Number) -> Number:
-    """floor(value / 2^exponent), the last bit set where the division has a rest. 0 <= exponent <= 62. RISC-V's rod."""
+    """floor(value / 2^exponent), the last bit set if the remainder is not 0. 0 <= exponent <= 62. RISC-V's rod."""
     lost = (splat(_ONE) << exponent) - splat(_ONE)
     return (value >> exponent) | convert((value & lost) != zero_like(value), np.int64) & splat(_ONE)
 

@@ -576,7 +576,7 @@ def test_a_norm_of_gemma_to_which_f32_cannot_add_1_is_refused(tmp_path: Path) ->
     changed(tmp_path / "a", "weight", struct.pack("<f", 2.0**-40), norm)
     error = refused(tmp_path / "a", tmp_path / "b.gguf", "Q8_0", floats)
     assert error.tensor == f"{norm}.weight"
-    assert f"holds {2.0**-40!r} at row 0, column 0; what would be stored is 0.0" in error.detail
+    assert f"holds {2.0**-40!r} at row 0, column 0; it would be stored as 0.0" in error.detail
     report = repack_checkpoint(tmp_path / "a", tmp_path / "b.gguf", "Q8_0", like=floats, allow_rounding=True)
     assert (report.verdicts[f"{norm}.weight"].differing, report.verdicts[f"{norm}.weight"].largest_error) == (
         1,

@@ -134,7 +134,7 @@ def test_a_block_whose_scales_lie_too_far_apart(tmp_path: Path) -> None:
         repack(source, tmp_path / "out", "FP8_BLOCK")
     assert refused.value.tensor == f"{UP}.weight"
     smallest = float(E2M1[1] * Fraction(2) ** (110 - 127))
-    assert f"holds {smallest!r} at row 0, column 0; what would be stored is " in refused.value.detail
+    assert f"holds {smallest!r} at row 0, column 0; it would be stored as " in refused.value.detail
 
 
 @pytest.mark.parametrize("to", ["NVFP4A16", "FP8_BLOCK", "MXFP6A16", "MXFP8A16", "BF16", "F16", "F32"])
@@ -152,7 +152,7 @@ def test_each_scale_of_mxfp4(tmp_path: Path, to: str) -> None:
         if all(_is_held(number, numbers, to) for number in numbers):
             assert repack(source, out, to)[f"{UP}.weight"].differing == 0, scale
         else:
-            with pytest.raises(CheckpointError, match="what would be stored"):
+            with pytest.raises(CheckpointError, match="it would be stored"):
                 repack(source, out, to)
 
 

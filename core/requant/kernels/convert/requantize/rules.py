@@ -31,7 +31,7 @@ class FixedPointRule(IntEnum):
     """One rounding, down: floor(v*m / 2^s)."""
 
     ODD = 7
-    """floor(v*m / 2^s), the last bit set where the division has a rest."""
+    """floor(v*m / 2^s), the last bit set if the remainder is not 0."""
 
 
 class FloatRule(IntEnum):

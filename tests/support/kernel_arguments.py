@@ -19,13 +19,12 @@ def check_kernel_arguments() -> None:
     """Let every kernel of this process raise TypeError for an array that its signature does not have."""
     compile_, call = Kernel.compile, "_call"
 
-    def compiled(kernel: Kernel) -> int:
-        count = compile_(kernel)
+    def compiled(kernel: Kernel) -> None:
+        compile_(kernel)
         if len(kernel._signatures) == 1 and not hasattr(getattr(kernel, call), "checks"):
             setattr(kernel, call, _checking(kernel, getattr(kernel, call)))
-        return count
 
-    Kernel.compile = compiled  # type: ignore[assignment, method-assign]
+    Kernel.compile = compiled  # type: ignore[method-assign]
 
 
 def _checking(kernel: Kernel, run: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from requant.errors import SelfTestError
 from requant.kernels.jit.cache_directory import CacheDirectoryError
 from requant.kernels.jit.compilation import Compilation
-from requant.kernels.jit.jit import NotCompiledError, without_waiting
+from requant.kernels.jit.jit import NotCompiledError, without_hurry, without_waiting
 from requant.kernels.jit.warmup import load_kernels, recompile_kernels, start_compilation
 from requant.self_test.known_calls import KNOWN_CALLS
 from requant.self_test.known_conversions import KNOWN_ANSWERS
@@ -67,7 +67,7 @@ def run_self_test() -> None:
 def prepare_kernels(
     workers: int, begin: Callable[[Compilation], None], answering: Callable[[bool], None] = lambda _: None
 ) -> int:
-    """Load or compile every kernel, and check the known answers. Return the number of specialisations.
+    """Load or compile every kernel, and check the known answers. Return the number of kernels.
 
     `begin` is called with the compilation. If kernels have to be compiled, `answering` is called with True once the
     known answers of those from the cache have been checked: requests may use kernels from then on. Each of the rest is
@@ -83,8 +83,10 @@ def prepare_kernels(
         if not compilation.complete:
             unchecked = list(_run_what_is_compiled())
             answering(True)
-            for check in unchecked:
-                check.run()
+            # Requests go first.
+            with without_hurry():
+                for check in unchecked:
+                    check.run()
         else:
             run_self_test()
         return compilation.finish()

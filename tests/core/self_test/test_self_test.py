@@ -272,13 +272,15 @@ def specialisation(kernel: Kernel, arguments: tuple[Any, ...]) -> Specialisation
 @contextmanager
 def calls_pass_through(pass_on: Callable[[Kernel, Callable[..., Any], tuple[Any, ...]], Any]) -> Iterator[None]:
     """Let a function make all calls of kernels."""
-    before = {kernel: (kernel.compile(), kernel._call) for kernel in _registry}
+    for kernel in _registry:
+        kernel.compile()
+    before = {kernel: kernel._call for kernel in _registry}
     try:
-        for kernel, (_, call) in before.items():
+        for kernel, call in before.items():
             kernel._call = lambda *arguments, kernel=kernel, call=call: pass_on(kernel, call, arguments)
         yield
     finally:
-        for kernel, (_, call) in before.items():
+        for kernel, call in before.items():
             kernel._call = call
 
 

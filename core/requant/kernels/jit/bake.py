@@ -15,6 +15,7 @@ from pathlib import Path
 from requant.kernels.jit.baked import LEVELS_BY_MACHINE, pinned
 from requant.kernels.jit.cache_directory import CACHE_VARIABLE
 from requant.kernels.jit.compilation import reporting
+from requant.kernels.jit.jit import all_kernels
 from requant.kernels.jit.target import HOST_MACHINE, MACHINE_VARIABLE, machine_named
 from requant.kernels.jit.warmup import compile_kernels
 
@@ -22,9 +23,10 @@ _BAKE = "import sys; from requant.kernels.jit.bake import compile_level; compile
 
 
 def compile_level(level: str) -> None:
-    """Compile every kernel for `level`, which this process was pinned to. Write how many there are to stdout, and to
-    stderr, now and then, how many are done."""
-    sys.stdout.write(f"{compile_kernels(reporting(level))}\n")
+    """Compile every kernel for `level`, which this process was pinned to. Write to stdout how many files that makes,
+    and to stderr, now and then, how many kernels are done."""
+    compile_kernels(reporting(level))
+    sys.stdout.write(f"{sum(each.specialisations for each in all_kernels())}\n")
 
 
 def bake(directory: Path, machine: str = HOST_MACHINE, levels: Sequence[str] = ()) -> None:
@@ -37,9 +39,9 @@ def bake(directory: Path, machine: str = HOST_MACHINE, levels: Sequence[str] = (
         target = {**pinned(level), MACHINE_VARIABLE: machine, CACHE_VARIABLE: str(directory / level)}
         command = [sys.executable, "-c", _BAKE, level]
         run = subprocess.run(command, env={**os.environ, **target}, check=True, stdout=subprocess.PIPE, text=True)
-        compiled, written = int(run.stdout), sum(1 for _ in (directory / level).rglob("*.kernel"))
-        if written < compiled:
-            raise RuntimeError(f"{level}: of {compiled} compiled kernels {written} were written to {directory}")
+        expected, written = int(run.stdout), sum(1 for _ in (directory / level).rglob("*.kernel"))
+        if written < expected:
+            raise RuntimeError(f"{level}: of {expected} files of machine code {written} were written to {directory}")
 
     directory.mkdir(parents=True, exist_ok=True)
     if machine not in LEVELS_BY_MACHINE:

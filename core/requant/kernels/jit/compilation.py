@@ -3,6 +3,10 @@
 The compiler holds the GIL: in a serving process it would block the event loop for seconds at a time. Worker processes,
 one per CPU, compile into the cache instead, and this process loads the machine code, a few milliseconds per kernel. A
 kernel that is called before its turn is compiled next, and only its caller waits.
+
+Workers begin with what the first requests are likely to ask for. After that they compile the rest at a low priority,
+and beside other work on the machine that can take very long; so if a request waits for a kernel then, another worker
+compiles it.
 """
 
 from __future__ import annotations
@@ -35,6 +39,26 @@ _WANTED_FIRST = (
     "requant.kernels.convert.quantize.native",
     "requant.kernels.convert",
 )
+# Of these so many are compiled as if a request waited for them already: those of README's calls and of the first page.
+_URGENT_FROM_THE_START = 5
+
+# Kernels that take about four times as long to compile as the others.
+_LARGE = (
+    "requant.kernels.checkpoint.codes",
+    "requant.kernels.checkpoint.squared_errors",
+    "requant.kernels.contract.convolution",
+    "requant.kernels.convert.dequantize.native",
+    "requant.kernels.convert.floats.encoding",
+    "requant.kernels.convert.quantize",
+    "requant.kernels.convert.requantize.real_factor",
+    "requant.kernels.statistics.compare",
+    "requant.kernels.statistics.error_sums",
+    "requant.kernels.statistics.torch_histogram",
+)
+_LARGE_COST = 4
+
+# As much of the work must be done before what is left is estimated from it.
+_ENOUGH_TO_ESTIMATE = 0.1
 
 _KERNELS_PER_LINE = 20
 
@@ -43,7 +67,7 @@ _MAX_WORKERS = 8
 
 
 class Progress(NamedTuple):
-    """Kernels that are ready, their total, and the expected seconds for the rest: None until the first is compiled."""
+    """Kernels that are ready, their total, and the expected seconds for the rest: None until a tenth is done."""
 
     compiled: int
     total: int
@@ -62,9 +86,13 @@ class Compilation:
         self.used_cache = MachineCodeCache.loaded > 0
         """Whether any machine code was cached before this start; later, workers put theirs into the cache."""
         self._queue = deque(sorted((each for each in self._kernels if not each.ready), key=_rank))
-        self._first_missing = len(self._queue)
+        self._cost = sum(map(_cost, self._queue))
+        self._urgent = set(list(self._queue)[:_URGENT_FROM_THE_START])
         self._began = monotonic()
         self._workers: list[threading.Thread] = []
+        # Those whose worker has the priority of this process.
+        self._hurrying: set[threading.Thread] = set()
+        self._environment: dict[str, str] = {}
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._process = os.getpid()
 
@@ -75,25 +103,28 @@ class Compilation:
 
     def progress(self) -> Progress:
         """Return the progress."""
-        missing = sum(not each.ready for each in self._kernels)
-        done = self._first_missing - missing
-        left = round((monotonic() - self._began) / done * missing) if done and missing else None
-        return Progress(len(self._kernels) - missing, len(self._kernels), left if missing else 0)
+        total, missing = len(self._kernels), [each for each in self._kernels if not each.ready]
+        if not missing:
+            return Progress(total, total, 0)
+        cost = sum(map(_cost, missing))
+        done = self._cost - cost
+        enough = done >= self._cost * _ENOUGH_TO_ESTIMATE
+        left = round((monotonic() - self._began) / done * cost) if enough else None
+        return Progress(total - len(missing), total, left)
 
     def start(self, workers: int) -> None:
         """Start worker processes for what is missing, and return at once."""
         if not self._queue or self._workers:
             return
         try:
-            environment = os.environ | {CACHE_VARIABLE: str(self._shared_directory())}
+            self._environment = os.environ | {CACHE_VARIABLE: str(self._shared_directory())}
         except OSError as error:
             _log.warning("Kernels are compiled by the requests that want them: %s.", error)
             return
         compile_elsewhere(self._wait_for)
-        for _ in range(min(workers, len(self._queue), _MAX_WORKERS)):
-            thread = threading.Thread(target=self._work, args=(environment,), name="compile worker", daemon=True)
-            self._workers.append(thread)
-            thread.start()
+        with self._changed:
+            for _ in range(min(workers, len(self._queue), _MAX_WORKERS)):
+                self._start_worker()
 
     def load(self) -> Iterator[None]:
         """Load what other processes have put into the cache meanwhile. Yield after each kernel."""
@@ -108,7 +139,7 @@ class Compilation:
             self._shared_directory()
 
     def finish(self, report: Callable[[int, int], None] | None = None) -> int:
-        """Wait until every kernel is ready. Return the number of specialisations.
+        """Wait until every kernel is ready. Return how many there are.
 
         `report` is called with the number of ready kernels and the total, whenever the former has grown.
         """
@@ -124,14 +155,15 @@ class Compilation:
                 reported = self.progress().compiled
                 report(reported, len(self._kernels))
         # Compiles here what failed workers left.
-        count = sum(each.compile() for each in self._kernels)
+        for each in self._kernels:
+            each.compile()
         compile_elsewhere(None)
         if self._directory is not None and self._process == os.getpid():
             MachineCodeCache.handed_over = None
             self._directory.cleanup()
         if report is not None and reported < len(self._kernels):
             report(len(self._kernels), len(self._kernels))
-        return count
+        return len(self._kernels)
 
     def _shared_directory(self) -> Path:
         """Return where workers write and this process reads: the cache, or a temporary directory if there is none."""
@@ -143,18 +175,33 @@ class Compilation:
         MachineCodeCache.handed_over = Path(self._directory.name)
         return MachineCodeCache.handed_over
 
-    def _next(self) -> Kernel | None:
-        with self._changed:
-            return self._queue.popleft() if self._queue else None
+    def _start_worker(self, *, urgent_only: bool = False) -> None:
+        """Start a worker process, and the thread that sends it kernels. `_changed` is held."""
+        thread = threading.Thread(target=self._work, args=(urgent_only,), name="compile worker", daemon=True)
+        self._workers.append(thread)
+        self._hurrying.add(thread)
+        thread.start()
 
-    def _work(self, environment: dict[str, str]) -> None:
+    def _next(self, urgent_only: bool) -> Kernel | None:
+        """Return what this thread's worker compiles next, or None if it is to end."""
+        with self._changed:
+            while self._queue and (not urgent_only or self._queue[0] in self._urgent):
+                kernel = self._queue.popleft()
+                if not kernel.ready:
+                    if kernel not in self._urgent:
+                        self._hurrying.discard(threading.current_thread())
+                    return kernel
+            self._hurrying.discard(threading.current_thread())
+            return None
+
+    def _work(self, urgent_only: bool) -> None:
         """Run one worker process: send it a kernel at a time, and load the result."""
         command, kernel = [sys.executable, "-m", _WORKER, str(os.getpid())], None
         try:
             with subprocess.Popen(
                 command,
                 cwd=_ROOT,
-                env=environment,
+                env=self._environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -163,7 +210,11 @@ class Compilation:
             ) as worker:
                 assert worker.stdin is not None
                 assert worker.stdout is not None
-                while (kernel := self._next()) is not None:
+                lowered = False
+                while (kernel := self._next(urgent_only)) is not None:
+                    if not lowered and threading.current_thread() not in self._hurrying:
+                        lowered = True
+                        worker.stdin.write("\n")
                     worker.stdin.write(f"{kernel.description}\n")
                     worker.stdin.flush()
                     if not worker.stdout.readline():
@@ -171,6 +222,7 @@ class Compilation:
                     self._load(kernel)
         except OSError as error:
             _log.warning("A process that compiles kernels failed: %s.", error)
+            self._hurrying.discard(threading.current_thread())
             if kernel is not None:
                 self._load(kernel)
 
@@ -179,12 +231,19 @@ class Compilation:
         with self._changed:
             self._changed.notify_all()
 
-    def _wait_for(self, kernel: Kernel) -> None:
+    def _wait_for(self, kernel: Kernel, urgent: bool) -> None:
         """Move `kernel` to the front of the queue, and return when it is ready."""
         with self._changed:
             if kernel in self._queue:
                 self._queue.remove(kernel)
                 self._queue.appendleft(kernel)
+            if urgent and kernel not in self._urgent:
+                self._urgent.add(kernel)
+                if not self._hurrying:
+                    if kernel not in self._queue:
+                        # A worker of low priority has it. Whichever is first is good.
+                        self._queue.appendleft(kernel)
+                    self._start_worker(urgent_only=True)
             while not kernel.ready and any(each.is_alive() for each in self._workers):
                 self._changed.wait(1)
         kernel.compile()
@@ -193,6 +252,11 @@ class Compilation:
 def _rank(kernel: Kernel) -> int:
     starts = enumerate(_WANTED_FIRST)
     return next((rank for rank, start in starts if kernel.name.startswith(start)), len(_WANTED_FIRST))
+
+
+def _cost(kernel: Kernel) -> int:
+    """How long a kernel takes to compile, relative to others."""
+    return _LARGE_COST if kernel.name.startswith(_LARGE) else 1
 
 
 def reporting(label: str) -> Callable[[int, int], None]:

@@ -1,8 +1,8 @@
 """`python -m requant.kernels.jit.compile_worker PARENT`: compile kernels for the process PARENT, into the cache.
 
 Each line on stdin is the description of a kernel (`Kernel.description`). The reply is an empty line, when the kernel is
-in the cache. The worker ends with its input, and with the process that started it, whatever it does at that moment, and
-without a word.
+in the cache. An empty line on stdin lowers the worker's priority, for good: only root could raise it again. The worker
+ends with its input, and with the process that started it, whatever it does at that moment, and without a word.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import threading
 from queue import SimpleQueue
 
-# Requests that are served meanwhile go first.
+# Below everything else on the machine, the requests that are served meanwhile among it.
 _NICENESS = 10
 # linux/prctl.h.
 _PR_SET_PDEATHSIG = 1
@@ -40,7 +40,6 @@ def main() -> None:
     _end_with_parent(int(sys.argv[1]))
     requested: SimpleQueue[str] = SimpleQueue()
     threading.Thread(target=_receive, args=(requested,), daemon=True).start()
-    os.nice(_NICENESS)
     # Takes about a second, in which the parent may end.
     from requant.kernels.jit.environment import read_environment
 
@@ -50,7 +49,11 @@ def main() -> None:
 
     kernels = {each.description: each for each in all_kernels()}
     while True:
-        kernels[requested.get()].compile()
+        description = requested.get()
+        if not description:
+            os.nice(_NICENESS)
+            continue
+        kernels[description].compile()
         try:
             sys.stdout.write("\n")
             sys.stdout.flush()

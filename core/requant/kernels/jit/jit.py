@@ -41,7 +41,7 @@ intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.extending.
 _registry: list[Kernel] = []
 _lock = threading.Lock()
 
-_compiles_elsewhere: Callable[[Kernel], None] | None = None
+_compiles_elsewhere: Callable[[Kernel, bool], None] | None = None
 _this_thread = threading.local()
 
 
@@ -59,8 +59,21 @@ def without_waiting() -> Iterator[None]:
         _this_thread.waits = True
 
 
-def compile_elsewhere(wait_for: Callable[[Kernel], None] | None) -> None:
-    """Let `wait_for` compile a kernel that is called before it is ready. None: the call compiles it in place."""
+@contextmanager
+def without_hurry() -> Iterator[None]:
+    """In this thread, let calls of kernels that are not compiled wait until the machine has nothing else to do."""
+    _this_thread.hurries = False
+    try:
+        yield
+    finally:
+        _this_thread.hurries = True
+
+
+def compile_elsewhere(wait_for: Callable[[Kernel, bool], None] | None) -> None:
+    """Let `wait_for` compile a kernel that is called before it is ready; its second argument is whether that is urgent.
+
+    None: the call compiles it in place.
+    """
     global _compiles_elsewhere
     _compiles_elsewhere = wait_for
 
@@ -151,8 +164,13 @@ class Kernel:
         cache, target = self._dispatcher._cache, self._dispatcher.targetctx
         return all(cache.has(signature, target) for signature in self._signatures)
 
-    def compile(self) -> int:
-        """Compile, or load from the cache, every signature. Return how many there are."""
+    @property
+    def specialisations(self) -> int:
+        """How many signatures there are, each of which has machine code of its own."""
+        return len(self._signatures)
+
+    def compile(self) -> None:
+        """Compile, or load from the cache, every signature."""
         with _lock, _garbage_collection_paused():
             if not self._ready:
                 for signature in self._signatures:
@@ -164,7 +182,6 @@ class Kernel:
                     (compiled,) = self._dispatcher.overloads.values()
                     self._call = compiled.entry_point
                 self._ready = True
-        return len(self._signatures)
 
     def compiled(self) -> Callable[..., Any]:
         """Return the compiled code itself, for plans of tensors so small that a call of `Kernel` would count."""
@@ -178,12 +195,12 @@ class Kernel:
         (text,) = fresh.inspect_asm().values()
         return str(text)
 
-    def recompile(self) -> int:
-        """Compile every signature anew, whatever there was before. Return how many there are."""
+    def recompile(self) -> None:
+        """Compile every signature anew, whatever there was before."""
         with _lock:
             self.__dict__.pop("_dispatcher", None)
             self._call, self._ready = self._compile_and_call, False
-        return self.compile()
+        self.compile()
 
     def _make_ready(self) -> None:
         if self._ready:
@@ -193,7 +210,7 @@ class Kernel:
         if _compiles_elsewhere is None:
             self.compile()
         else:
-            _compiles_elsewhere(self)
+            _compiles_elsewhere(self, getattr(_this_thread, "hurries", True))
 
     def _compile_and_call(self, *arguments: Any) -> Any:
         self._make_ready()
@@ -218,6 +235,8 @@ def all_kernels() -> Sequence[Kernel]:
 
 
 def recompile_kernels() -> int:
-    """Compile all kernels anew, and replace what the cache has. Return the number of specialisations."""
+    """Compile all kernels anew, and replace what the cache has. Return how many there are."""
     MachineCodeCache.reads = False
-    return sum(each.recompile() for each in _registry)
+    for each in _registry:
+        each.recompile()
+    return len(_registry)

@@ -477,15 +477,22 @@ def _quantize(form: Form) -> Kernel:
 
 
 _BITS = (8, 16, 32)
-FORMS = (
+# Of f32 to bytes; kernels are compiled in this order where none is asked for.
+_MOST_WANTED = (
+    Form(True, True),
+    # What most tensors have whose quotient is a product.
+    Form(True, False, exact=True),
+    Form(True, False, away=True),
+    Form(True, False),
+)
+_OTHERS = (
     *(Form(False, before, bits=bits) for before in (False, True) for bits in _BITS),
     # No profile adds the zero point after it rounded a product to i32.
     *(Form(True, before, bits=bits) for before in (False, True) for bits in _BITS if before or bits < 32),
     *(Form(False, False, away=True, bits=bits) for bits in _BITS),
     *(Form(True, False, away=True, bits=bits) for bits in (8, 16)),
     *(Form(multiplied, False, source=source) for multiplied in (False, True) for source in ("f16", "bf16")),
-    # What most tensors have whose quotient is a product.
-    Form(True, False, exact=True),
 )
+FORMS = tuple(dict.fromkeys((*_MOST_WANTED, *_OTHERS)))
 QUANTIZE: dict[Form, Kernel] = {form: _quantize(form) for form in FORMS}
 """The kernels there are."""

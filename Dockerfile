@@ -105,7 +105,7 @@ COPY --from=checked /image/app/requant_service /app/requant_service
 # What obstore trusts: it reads the certificates of the system.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 WORKDIR /app
-ARG VERSION=0.1.0
+ARG VERSION=1.0.0
 ARG REVISION=unknown
 ARG CREATED=unknown
 LABEL org.opencontainers.image.title="requant" \

@@ -73,6 +73,7 @@ def main() -> int:
         "types": types,
     }
     options = _options(sections)
+    options.into.mkdir(parents=True, exist_ok=True)
     sections["kernels"] = partial(kernels, huge=options.huge)
     results = [run() for name, run in sections.items() if not options.only or name in options.only]
     machine = f"{_cpu()}, {os.cpu_count()} CPUs"

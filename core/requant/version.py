@@ -1,3 +1,3 @@
 """The version of Requant, which packages, metrics and certificates state."""
 
-VERSION = "0.1.0"
+VERSION = "1.0.0"

@@ -19,6 +19,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from requant.command.main import command_parser
+from requant.version import VERSION
 from requant_service.runtime.metrics import Metrics
 from requant_service.runtime.settings import _OTHER_VARIABLES, Limits, Settings
 
@@ -247,6 +248,28 @@ def test_kustomizations_name_all_files_and_one_image() -> None:
     for place in ("base", "checkpoint-job", "kserve", "overlays/production"):
         (image,) = read(KUBERNETES / place / "kustomization.yaml")["images"]
         assert image["name"] == "requant"
+
+
+STATED_VERSIONS = {
+    "pyproject.toml": r'^version = "(.+)"',
+    "Dockerfile": r"^ARG VERSION=(.+)",
+    "CHANGELOG.md": r"^## ([\d.]+) - ",
+    "deploy/compose.yaml": r"/requant:([\d.]+)",
+    "deploy/helm/requant/Chart.yaml": r"^(?:version|appVersion): (.+)",
+    "deploy/examples/shared-memory/kubernetes.yaml": r"image: requant:(.+)",
+    "docs/deployment.md": r"requant[:-]([\d]+(?:\.\d+)+)",
+} | {
+    f"deploy/kubernetes/{each}/kustomization.yaml": r"newTag: (.+)"
+    for each in ("base", "checkpoint-job", "kserve", "overlays/production")
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("file", STATED_VERSIONS)
+def test_the_version_is_stated_alike(file: str) -> None:
+    stated = re.findall(STATED_VERSIONS[file], (ROOT / file).read_text(), re.MULTILINE)
+    # A changelog has those before, too.
+    assert stated[0] == VERSION
+    assert file == "CHANGELOG.md" or set(stated) == {VERSION}
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")

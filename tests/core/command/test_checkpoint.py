@@ -702,7 +702,7 @@ def test_the_command_imports_no_web_framework() -> None:
     )
     done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == ""
-    assert run("--version").stdout == "requant 0.1.0\n"
+    assert run("--version").stdout == "requant 1.0.0\n"
 
 
 def test_an_unsafe_kernel_cache_is_named(model: Path, tmp_path: Path) -> None:

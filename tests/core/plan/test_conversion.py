@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -234,3 +235,23 @@ def test_threads_and_pieces_change_nothing(name: str) -> None:
     for threads in (1, 2, 5):
         for size in (8, 1000, 4096, plan.elements):
             assert converted(plan, width, threads, size) == expected, f"{threads} threads, pieces of {size}"
+
+
+MISSHAPEN: dict[str, Callable[[Array], Array]] = {
+    "a gap between elements": lambda array: np.repeat(array, 2)[::2],
+    "backwards": lambda array: array[::-1],
+    "two axes": lambda array: array.reshape(-1, 1),
+    "too short": lambda array: array[:-1],
+    "another dtype": lambda array: array.view("u1").astype("u4")[: array.size],
+}
+
+
+@pytest.mark.parametrize("misshapen", MISSHAPEN)
+@pytest.mark.parametrize("name", ["f32 to i8", "f64 to i16", "i8 to f32"])
+def test_a_plan_takes_contiguous_arrays_of_its_dtypes_and_size_only(name: str, misshapen: str) -> None:
+    plan, source, *_ = CASES[name]
+    target = np.zeros(ELEMENTS, plan.output_dtype)
+    for each, into in ((MISSHAPEN[misshapen](source), target), (source, MISSHAPEN[misshapen](target))):
+        with pytest.raises(TensorDataError, match="contiguous elements of"):
+            plan.run(each, into)
+    assert not target.any()

@@ -24,7 +24,7 @@ def check_kernel_arguments() -> None:
         if len(kernel._signatures) == 1 and not hasattr(getattr(kernel, call), "checks"):
             setattr(kernel, call, _checking(kernel, getattr(kernel, call)))
 
-    Kernel.compile = compiled  # type: ignore[method-assign]
+    Kernel.compile = compiled  # type: ignore[assignment, method-assign]
 
 
 def _checking(kernel: Kernel, run: Callable[..., Any]) -> Callable[..., Any]:

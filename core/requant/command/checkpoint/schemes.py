@@ -52,13 +52,21 @@ def _bits(scheme: Scheme) -> float:
 
 
 def _of_gguf() -> list[dict[str, Any]]:
-    from requant.checkpoint.gguf.tensor_types import FILE_TYPES, FLOATS, TENSOR_TYPES
+    from requant.checkpoint.gguf.mixtures import TARGETS
+    from requant.checkpoint.gguf.tensor_types import FLOATS
 
-    types = (TENSOR_TYPES[name] for name in FILE_TYPES if name not in FLOATS)
-    return [
-        _row("GGUF", each.name, 8 * each.block_bytes / each.block, ["llama.cpp"], f"blocks of {each.block}")
-        for each in types
-    ]
+    rows = []
+    for target in TARGETS.values():
+        if target.name in FLOATS:
+            continue
+        said = f"blocks of {target.type.block}"
+        if target.mixed:
+            said = (
+                f"{said}; a mixture: most tensors {target.type.name}, of which the bits are, some in types of more bits"
+            )
+        bits = 8 * target.type.block_bytes / target.type.block
+        rows.append(_row("GGUF", target.name, bits, ["llama.cpp"], said))
+    return rows
 
 
 def _of_onnx() -> list[dict[str, Any]]:

@@ -44,7 +44,8 @@ _SECTIONS = {
         "Scale and zero point from a range",
         "rule",
         "numbers",
-        "Each scale and each zero point counts as a number. [Ranges](parameters.md#range-rules) describes the rules.\n\n",
+        "Each scale and each zero point counts as a number. "
+        "[Ranges](parameters.md#range-rules) describes the rules.\n\n",
     ),
     Kind.CALIBRATION: (
         "Calibration",

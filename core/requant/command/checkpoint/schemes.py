@@ -61,9 +61,7 @@ def _of_gguf() -> list[dict[str, Any]]:
             continue
         said = f"blocks of {target.type.block}"
         if target.mixed:
-            said = (
-                f"{said}; a mixture: most tensors {target.type.name}, of which the bits are, some in types of more bits"
-            )
+            said = f"mixture: {target.type.name}, and types of more bits for some tensors"
         bits = 8 * target.type.block_bytes / target.type.block
         rows.append(_row("GGUF", target.name, bits, ["llama.cpp"], said))
     return rows
@@ -97,6 +95,7 @@ def _text(rows: list[dict[str, Any]]) -> str:
         loaders = ", ".join(row["loaders"]) or "-"
         lines.append(f"{row['name']:<{width}} {row['bits']:>6.3f}  {loaders:<19}  {row['description']}")
     lines.append("\nbits: for each weight of a matrix of 4096 x 4096 in bf16, scales and zero points included.")
+    lines.append("Those of a mixture are those of the type that most tensors have.")
     lines.append("Names in any case. Options: docs/checkpoints.md#schemes; group=32 for example adds bits.")
     return "\n".join(lines)
 

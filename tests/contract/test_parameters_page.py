@@ -79,7 +79,7 @@ def test_every_calibration_method_is_described() -> None:
 
 def test_the_default_rules_of_the_methods() -> None:
     (stated,) = re.findall(
-        r"same system: `(\w+)` for\s+`(\w+)` and `(\w+)`, else `(\w+)`", section("Calibration methods")
+        r"same system: `(\w+)`\s+for\s+`(\w+)`\s+and\s+`(\w+)`,\s+else\s+`(\w+)`", section("Calibration methods")
     )
     rule, *exceptions, others = stated
     assert {method.name: method.scheme for method in CALIBRATION_METHODS.values()} == {

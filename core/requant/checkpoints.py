@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from requant.checkpoint.selection import ALL, DEFAULT_IGNORE
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.storage.location import open_folder, open_store, snapshot
 from requant.checkpoint.storage.store import Store
-from requant.errors import ParameterError, excerpt
+from requant.errors import CheckpointError, ParameterError, excerpt
 from requant.errors.names import entry_named
 
 if TYPE_CHECKING:
@@ -262,8 +263,24 @@ def open_source(location: Location, like: Location | None = None) -> Store:
     if isinstance(store, LocalStore):
         store = snapshot(store)
         # What is not there is said before kernels are compiled.
-        files_of(store)
+        try:
+            files_of(store)
+        except CheckpointError as error:
+            raise CheckpointError(f"{error.detail}{_how_to_download(os.fspath(location))}") from None
     return store
+
+
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+
+
+def _how_to_download(location: str) -> str:
+    """Return a hint for what has the form of a name on Hugging Face and is no directory."""
+    if not _REPOSITORY.fullmatch(location) or os.path.exists(location):
+        return ""
+    return (
+        f". If it is a model on Hugging Face, download it first: hf download {location} --local-dir "
+        f"{location.partition('/')[2]}"
+    )
 
 
 def open_both(a: Location, b: Location, like: Location | None = None) -> tuple[Store, Store]:

@@ -230,7 +230,7 @@ def derive_multiplier(
 
     Return a dictionary: scheme, results.
 
-    Source: the systems that the schemes are named after (docs/schemes.md).
+    Source: the systems that the schemes are named after (docs/parameters.md).
     """
 
 def quantize_blocks(
@@ -372,7 +372,7 @@ def derive_from_range(
 
     Return a dictionary: scheme, storage, scales, zero_points, type, untyped, nudged_minimums, nudged_maximums.
 
-    Source: the systems that the schemes are named after (docs/ranges.md).
+    Source: the systems that the schemes are named after (docs/parameters.md).
     """
 
 def derive_from_tensor(
@@ -436,7 +436,7 @@ def derive_from_tensor(
     Return a dictionary: scheme, storage, scales, zero_points, type, untyped, method, minimums, maximums, left_out,
     nudged_minimums, nudged_maximums.
 
-    Source: the systems that the methods and schemes are named after (docs/calibration.md).
+    Source: the systems that the methods and schemes are named after (docs/parameters.md).
     """
 
 def derive_bias(

@@ -43,8 +43,9 @@ option `NAME_type` for the type of an input that an array does not tell. `packin
 functions and subcommands do not have it; a text such as a type or a module is a file on the command line.
 
 Conversions have more as models than their tables say: scales and zero points as tensors, and the members of
-`calibration` ([calibration](calibration.md)) as parameters of their own. The functions `requant.quantize`, `dequantize`
-and `requantize` have a page of their own ([Python](python.md)), and neither derive scales nor report an error.
+`calibration` ([calibration](parameters.md#calibration-methods)) as parameters of their own. The functions
+`requant.quantize`, `dequantize` and `requantize` have a page of their own ([Python](python.md)), and neither derive
+scales nor report an error.
 [Other systems' operators](operators.md) have a page of their own.
 """
 _GROUPS = {"ops": "Arithmetic", "params": "Parameters", "explain": "Explanations"}

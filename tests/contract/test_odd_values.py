@@ -1,4 +1,4 @@
-"""docs/special_values.md says what each profile does with odd inputs; this reads the table and tries it."""
+"""docs/casts.md says what each profile does with special values; this reads the table and tries it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.oracles import profiles as profile_oracle
 from tests.oracles.quantiles import Table, quantizer
 from tests.oracles.quantization import Stored
 
-PAGE = (Path(__file__).parents[2] / "docs" / "special_values.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "casts.md").read_text().partition("\n## Special values\n")[2]
 INPUTS = {
     "NaN": np.nan,
     "+inf": np.inf,

@@ -15,10 +15,10 @@ from tests.conftest import ROOT, Server
 
 PAGES = (
     "README.md",
-    "docs/calibration.md",
     "docs/integer_operations.md",
     "docs/lowering.md",
     "docs/open_inference_protocol.md",
+    "docs/parameters.md",
     "docs/types.md",
     "docs/upstream_examples.md",
 )

@@ -4,7 +4,7 @@ With `--sixth 0` to 5 every sixth of them.
 
 Starts the service as it comes, sends the cases of `tests.load.worst_cases` whose route or description has the words,
 one at a time, and prints a table: seconds of CPU of the whole process, and seconds of work of one thread as the service
-tells them in Server-Timing. The table of docs/deployment.md is made with it (`--worst`: the most expensive request of
+tells them in Server-Timing. The table of docs/load_tests.md is made with it (`--worst`: the most expensive request of
 each route, and routes that cost little in one sentence).
 
 Ends with 1 where a request is answered with anything but 200, which measures nothing, or where a POST route of the

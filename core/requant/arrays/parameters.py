@@ -21,7 +21,7 @@ from requant.mlir.types import TensorType, UniformQuantizedType
 
 
 class RangeKeywords(TypedDict, total=False):
-    """What a range rule can be told. Each has some of these (docs/ranges.md)."""
+    """What a range rule can be told. Each has some of these (docs/parameters.md)."""
 
     symmetric: bool
     narrow: bool
@@ -33,7 +33,7 @@ class RangeKeywords(TypedDict, total=False):
 
 
 class CalibrationKeywords(RangeKeywords, total=False):
-    """What a range rule and a calibration method can be told. Each has some of these (docs/calibration.md)."""
+    """What a range rule and a calibration method can be told. Each has some of these (docs/parameters.md)."""
 
     averaging_constant: float
     percentile: float
@@ -85,8 +85,8 @@ def parameters(
 
     x: an array of floats; or several of one shape, such as the batches of a calibration.
     storage: such as `i8`, `u4` or `i8<-127:127>`.
-    method: how ranges are found: `min_max`, `percentile`, `entropy`, `mse` and so on (docs/calibration.md).
-    scheme: the rule that makes scales of ranges (docs/ranges.md). Default: that of the method's system.
+    method: how ranges are found: `min_max`, `percentile`, `entropy`, `mse` and so on (docs/parameters.md).
+    scheme: the rule that makes scales of ranges (docs/parameters.md). Default: that of the method's system.
     axis, block_sizes: a range for each index of an axis, or for each block. Default: one range for all. A negative axis
     counts from the last.
     expressed: the type of the real numbers. Default: that of the array.
@@ -142,7 +142,7 @@ def parameters_from_range(
     expressed: str = "f32",
     **options: Unpack[RangeKeywords],
 ) -> Parameters:
-    """Derive scales and zero points from ranges, by the rule `scheme` of a system (docs/ranges.md).
+    """Derive scales and zero points from ranges, by the rule `scheme` of a system (docs/parameters.md).
 
     minimum, maximum: numbers; or with `axis` one of each for each of its indices.
 

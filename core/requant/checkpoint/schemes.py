@@ -39,8 +39,17 @@ def scheme_named(name: str) -> Scheme:
     if known not in _PRESETS and _OF_GGUF.fullmatch(base):
         raise UnknownNameError(
             f"'{base}' is a type of GGUF files: convert the model with llama.cpp's convert_hf_to_gguf.py "
-            f"(--outtype bf16 --outfile MODEL.gguf), and quantize MODEL.gguf with --scheme {base}; for safetensors, "
+            f"(--outtype bf16 --outfile MODEL.gguf), and quantize MODEL.gguf with {_with_gguf(base)}; for safetensors, "
             f"choose one of {', '.join(SCHEMES)}"
         )
     listed = options.split(",") if options else []
     return entry_named(_PRESETS, known, "scheme")(":".join([known, *([options] if options else [])]), listed)
+
+
+def _with_gguf(name: str) -> str:
+    """Return how a GGUF file is quantized to a type: by its name, or those of its mixtures (Q4_K: Q4_K_S, Q4_K_M)."""
+    from requant.checkpoint.gguf.mixtures import TARGETS
+
+    upper = name.upper()
+    names = [upper] if upper in TARGETS else [each for each in TARGETS if each.startswith(f"{upper}_")]
+    return f"--scheme {' or '.join(names)}" if names else "llama-quantize"

@@ -13,14 +13,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType, ModuleType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from requant.command import packs, serve
+from requant.command import completion, packs, serve
 from requant.command.checkpoint import attest, dequantize, diff, plan, quantize, repack, schemes, verify, work
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
 from requant.command.help import CommandParser
 from requant.command.output import described, output_for
 from requant.errors import InvalidRequestError, ParameterError, RequantError, TypeTextError, UnknownNameError
+
+if TYPE_CHECKING:
+    from requant.description import Operation
 
 _CHECKPOINT: dict[str, ModuleType] = {
     "plan": plan,
@@ -57,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     first = next(iter(given), "")
     try:
         # Descriptions of operations import numpy and numba, which takes as long as many a checkpoint command.
-        parser = command_parser(with_operations=first != "checkpoint", operator=first)
+        parser = command_parser(with_operations=first not in ("checkpoint", "completion"), operator=first)
         if not given:
             parser.print_help()
             return WRONG_USAGE
@@ -113,16 +116,15 @@ def command_parser(*, with_operations: bool = True, operator: str = "") -> Comma
         subparser = subcommands.add_parser(name, help=module.HELP, description=module.__doc__)
         module.add_arguments(subparser)
         subparser.set_defaults(run=module.run)
+    parser.add_to_help("service", "completion", completion.HELP)
+    of_completion = commands.add_parser("completion", description=completion.__doc__)
+    completion.add_arguments(of_completion)
+    of_completion.set_defaults(run=completion.run, parser=command_parser, operations=described_operations)
     if with_operations:
         from requant.command import calls, equivalence, evaluate, tensor_operation
-        from requant.operations import OPERATIONS
-        from requant.operations.conversions import CONVERSIONS
         from requant.operations.equivalence import EQUIVALENCE
-        from requant.operations.explain import EXPLANATIONS
-        from requant.operations.vectors import VECTORS
 
-        operations = (*CONVERSIONS.values(), *EXPLANATIONS.values(), VECTORS, *OPERATIONS.values())
-        described_here = {each.name: each for each in operations}
+        described_here = {each.name: each for each in described_operations()}
         if "." in operator and not operator.startswith("-"):
             from requant.operations.operators import operation_of
             from requant.operators.registry import operator_named
@@ -142,6 +144,16 @@ def command_parser(*, with_operations: bool = True, operator: str = "") -> Comma
         evaluate.add_arguments(evaluation)
         evaluation.set_defaults(run=evaluate.run)
     return parser
+
+
+def described_operations() -> Sequence[Operation]:
+    """Return the operations that are subcommands."""
+    from requant.operations import OPERATIONS
+    from requant.operations.conversions import CONVERSIONS
+    from requant.operations.explain import EXPLANATIONS
+    from requant.operations.vectors import VECTORS
+
+    return (*CONVERSIONS.values(), *EXPLANATIONS.values(), VECTORS, *OPERATIONS.values())
 
 
 class _Version(argparse.Action):

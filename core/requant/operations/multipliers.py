@@ -106,7 +106,7 @@ DERIVE_MULTIPLIER = Operation(
     group="params",
     summary="Derive the integer multiplier and shift for each factor, and the value that they represent.",
     request="Real factors, or the scales to compute them from.",
-    source="the systems that the schemes are named after (docs/schemes.md)",
+    source="the systems that the schemes are named after (docs/parameters.md)",
     inputs=(
         NumbersInput(
             name="factors",

@@ -299,7 +299,7 @@ DERIVE_FROM_RANGE = Operation(
     group="params",
     summary="Derive scale and zero point from a range, by the rule of a system.",
     request="Ranges of real values: one, one per index of an axis, or one per block.",
-    source="the systems that the schemes are named after (docs/ranges.md)",
+    source="the systems that the schemes are named after (docs/parameters.md)",
     inputs=(
         NumbersInput(
             name="minimums",
@@ -382,7 +382,7 @@ DERIVE_FROM_TENSOR = Operation(
     summary="Calibrate: find ranges in data by the method of a system, and derive scales and zero points.",
     request="One tensor, or several in order of observation, and the calibration method.\n\n"
     "Not every option applies to every method; absent options take the method's defaults.",
-    source="the systems that the methods and schemes are named after (docs/calibration.md)",
+    source="the systems that the methods and schemes are named after (docs/parameters.md)",
     inputs=(
         TensorInput(
             name="input",

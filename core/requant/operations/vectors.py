@@ -13,7 +13,7 @@ from requant import profiles
 from requant.convert.explain.working import float_text
 from requant.convert.quantize import CHOSEN_ROUNDINGS, NanPolicy
 from requant.convert.vectors.conversions import conversion_subjects
-from requant.convert.vectors.export import c_header, npz, readmemh, real_bits
+from requant.convert.vectors.export import c_header, identifier_of, npz, readmemh, real_bits
 from requant.convert.vectors.subject import ParameterReason, Reason, Subject
 from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_PER_SET, Vector, Vectors, vectors_of
 from requant.description import (
@@ -114,6 +114,11 @@ class MadeVectors:
     profile: str
     rounding: str
     found: Vectors
+
+    @property
+    def identifier(self) -> str:
+        """The prefix of names in C: the operation and the scheme that was asked for."""
+        return identifier_of(self.call.operation, self.call.scheme)
 
 
 def make_vectors(call: VectorsCall, read_type: ReadType) -> MadeVectors:
@@ -219,9 +224,11 @@ def vectors_file(made: MadeVectors, form: Format) -> bytes:
     request = json.dumps(made.call.given())
     if form is Format.NPZ:
         return npz(made.found, {"request": request, "profile": made.profile})
-    about = [f"Request: {request}", f"Profile: {made.profile}", f"Rounding: {made.rounding}"]
-    write = c_header if form is Format.C_HEADER else readmemh
-    return write(made.found, made.call.operation, about).encode()
+    of_scheme = [f"Scheme: {made.call.scheme}"] if made.call.scheme else []
+    about = [f"Request: {request}", f"Profile: {made.profile}", *of_scheme, f"Rounding: {made.rounding}"]
+    if form is Format.C_HEADER:
+        return c_header(made.found, made.call.operation, about, name=made.identifier).encode()
+    return readmemh(made.found, made.call.operation, about).encode()
 
 
 def vectors_members(made: MadeVectors) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from requant.operations.vectors import Format, MadeVectors, vectors_file, vector
 from requant.packs.cases import PackCase, cases_of
 from requant.packs.test_benches import c_test_bench, verilog_test_bench
 
-PACK_VERSION = "1.0"
+PACK_VERSION = "1.1"
 """Of the vectors and the layout: another one where any byte of a case changes."""
 _LEVEL = 19
 _MODE = 0o644
@@ -63,7 +63,7 @@ def _case_files(name: str, case: PackCase) -> Iterator[tuple[str, bytes]]:
     for form, file in ((Format.NPZ, "vectors.npz"), (Format.C_HEADER, "vectors.h"), (Format.READMEMH, "vectors.mem")):
         yield file, vectors_file(made, form)
     table, about = Table.of(made.found), _about(name, case, made)
-    yield "testbench.c", c_test_bench(table, made.call.operation, about).encode()
+    yield "testbench.c", c_test_bench(table, made.identifier, about).encode()
     yield "testbench.sv", verilog_test_bench(table, len(made.found.vectors), about).encode()
 
 

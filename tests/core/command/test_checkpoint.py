@@ -21,6 +21,8 @@ import numpy as np
 import pytest
 
 import requant
+from requant.checkpoint.gguf.mixtures import TARGETS
+from requant.checkpoint.gguf.tensor_types import FLOATS
 from requant.checkpoint.name_patterns import NamePatterns
 from requant.checkpoint.plan.model import Direction
 from requant.checkpoint.plan.planner import plan_conversion
@@ -178,6 +180,59 @@ def test_schemes_are_listed_with_their_bits_and_loaders(capsys: pytest.CaptureFi
     assert checkpoint("schemes") == 0
     lines = capsys.readouterr().out.splitlines()
     assert next(line for line in lines if line.startswith("W4A16 ")).split()[1] == "4.125"
+
+
+def test_types_and_mixtures_of_gguf_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert checkpoint("schemes", "--json") == 0
+    listed = {each["name"]: each for each in json.loads(capsys.readouterr().out)["schemes"] if each["of"] == "GGUF"}
+    assert list(listed) == [name for name in TARGETS if name not in FLOATS]
+    assert listed["Q4_K_M"]["bits"] == 4.5
+    assert "mixture" in listed["Q4_K_M"]["description"]
+    assert "mixture" not in listed["Q8_0"]["description"]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "advised"),
+    [
+        ("Q4_K", "--scheme Q4_K_S or Q4_K_M;"),
+        ("q3_k", "--scheme Q3_K_S or Q3_K_M or Q3_K_L;"),
+        ("q4_k_m", "--scheme Q4_K_M;"),
+        ("IQ2_XS", "llama-quantize;"),
+    ],
+)
+def test_a_type_of_gguf_is_no_scheme_of_safetensors(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], scheme: str, advised: str
+) -> None:
+    """The advice names what a GGUF file can be quantized to."""
+    assert checkpoint("quantize", model, tmp_path / "out", "--scheme", scheme) == WRONG_USAGE
+    assert f"quantize MODEL.gguf with {advised}" in capsys.readouterr().err
+
+
+def test_a_plan_says_what_is_rounded_twice(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = "quantized in the source already, and rounded a second time"
+    assert checkpoint("plan", model, "--scheme", "W4A16") == 0
+    assert said not in capsys.readouterr().out
+    assert checkpoint("quantize", model, tmp_path / "first", "--scheme", "W8A8") == 0
+    capsys.readouterr()
+    assert checkpoint("plan", tmp_path / "first", "--scheme", "W4A16") == 0
+    assert said in capsys.readouterr().out
+    assert checkpoint("plan", tmp_path / "first", "--dequantize") == 0
+    assert said not in capsys.readouterr().out
+    assert checkpoint("repack", tmp_path / "first", tmp_path / "second", "--scheme", "W8A16:channel", "--dry-run") == 0
+    assert said not in capsys.readouterr().out
+
+
+def test_the_name_of_a_model_is_no_directory(
+    model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    download = "hf download Qwen/Qwen3-8B --local-dir Qwen3-8B"
+    for command in (("plan", "Qwen/Qwen3-8B", "--scheme", "W8A8"), ("verify", "Qwen/Qwen3-8B")):
+        assert checkpoint(*command) == FAILED
+        assert download in capsys.readouterr().err
+    for other in ("Qwen3-8B", "models/Qwen/Qwen3-8B", "./Qwen", f"{tmp_path}/Qwen"):
+        assert checkpoint("plan", other, "--scheme", "W8A8") == FAILED
+        assert "hf download" not in capsys.readouterr().err
 
 
 def test_names_in_any_case_give_the_same(model: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -59,7 +60,7 @@ def test_a_pack_is_the_same_whenever_it_is_made(files: dict[str, bytes], tmp_pat
     assert pack_archive(name) == archive
     (tmp_path / "pack.tar.zst").write_bytes(archive)
     assert dict(read_pack(tmp_path / "pack.tar.zst")) == files
-    assert pack_name(name) == "requant-vectors-litert_single_rounding-1.0"
+    assert pack_name(name) == "requant-vectors-litert_single_rounding-1.1"
 
 
 def test_what_is_in_a_case(files: dict[str, bytes]) -> None:
@@ -74,7 +75,21 @@ def test_what_is_in_a_case(files: dict[str, bytes]) -> None:
 
 def test_a_header_names_double_rounding() -> None:
     header = pack_files("gemmlowp")[f"{CASE}/vectors.h"].decode()
-    assert " * Rounding: double\n" in header
+    assert " * Scheme: gemmlowp\n * Rounding: double\n" in header
+
+
+def test_headers_of_two_schemes_share_no_names() -> None:
+    """And those of a profile have the name of the operation alone."""
+    names = {}
+    for pack in ("gemmlowp", "cmsis_nn", "onnx"):
+        found = pack_files(pack)
+        header = found[f"{CASE}/vectors.h"].decode()
+        names[pack] = set(re.findall(r"^#define (\w+)|^static const \w+ (\w+)\[", header, re.MULTILINE))
+        name = "requantize" if pack == "onnx" else f"requantize_{pack}"
+        assert f"#define REQUANT_VECTORS_{name.upper()}_H" in header
+        assert f"{name}_expected[i]" in found[f"{CASE}/testbench.c"].decode()
+    assert names["gemmlowp"]
+    assert not names["gemmlowp"] & names["cmsis_nn"] | names["gemmlowp"] & names["onnx"]
 
 
 def test_a_right_kernel_and_a_wrong_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +97,7 @@ def test_a_right_kernel_and_a_wrong_one(folder: Path, capsys: pytest.CaptureFixt
     total = len(json.loads((folder / "pack" / CASE / "vectors.json").read_text())["vectors"])
     assert capsys.readouterr().out.splitlines() == [
         f"{CASE}: {total} vectors, all right",
-        f"requant vectors litert_single_rounding 1.0: {total} of {total}",
+        f"requant vectors litert_single_rounding 1.1: {total} of {total}",
     ]
     assert verified(folder, folder / "pack", -1, "--json", "--junit", str(folder / "verdict.xml")) == FAILED
     said = json.loads(capsys.readouterr().out)

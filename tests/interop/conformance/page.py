@@ -28,7 +28,12 @@ version has changed.
 
 _SECTIONS = {
     Kind.PROFILE: ("Profiles", "profile", "elements", ""),
-    Kind.SCHEME: ("Requantization schemes", "scheme", "elements", "Described in [schemes](schemes.md).\n\n"),
+    Kind.SCHEME: (
+        "Requantization schemes",
+        "scheme",
+        "elements",
+        "Described in [schemes](parameters.md#requantization-schemes).\n\n",
+    ),
     Kind.OPERATOR: (
         "Operators",
         "operator",
@@ -39,7 +44,8 @@ _SECTIONS = {
         "Scale and zero point from a range",
         "rule",
         "numbers",
-        "Each scale and each zero point counts as a number. [Ranges](ranges.md) describes the rules.\n\n",
+        "Each scale and each zero point counts as a number. "
+        "[Ranges](parameters.md#range-rules) describes the rules.\n\n",
     ),
     Kind.CALIBRATION: (
         "Calibration",

@@ -1,4 +1,4 @@
-"""Where oneDNN's results depend on ONEDNN_MAX_CPU_ISA, and that nothing else does (docs/special_values.md)."""
+"""Where oneDNN's results depend on ONEDNN_MAX_CPU_ISA, and that nothing else does (docs/casts.md)."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ MEAN_SQUARED_ERROR = CalibrationMethod(
     formula="r(k) = (min x * k / K, max x * k / K), symmetric: max|x| * k / K both ways, k = 1..K = candidates; the "
     "sum of (y - x)^2 in f64, in row-major order, y = dequantize(quantize(x)); the first smallest; candidates of which "
     "no type can be made are passed over",
-    source="Requant's own definition: docs/calibration.md",
+    source="Requant's own definition: docs/parameters.md",
     options=frozenset({"candidates", "profile"}),
     find=_find,
 )

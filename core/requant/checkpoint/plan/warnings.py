@@ -41,6 +41,7 @@ def quantization_warnings(
     """Return the warnings about a quantization plan but those of `tensor_parallel_warnings`."""
     steps = {step.module: step for task in tasks for step in task.steps if isinstance(step, QuantizeStep)}
     return [
+        *(_rounded_twice(steps) if request.repack is Repack.NO else ()),
         *_entries_without_match(request, recipe.selection),
         *_unusual_modules(steps, config),
         *_experts_of_gpt_oss(steps),
@@ -60,6 +61,21 @@ def left_out_warnings(files: Collection[StoredFile]) -> list[str]:
     return [
         "not copied, because they hold weights in another format or settings of another quantizer: "
         f"{abbreviate([file.name for file in files])} ({gigabytes:.3f} GB)"
+    ]
+
+
+def _rounded_twice(steps: Mapping[str, QuantizeStep]) -> list[str]:
+    modules = [
+        module
+        for module, step in steps.items()
+        if isinstance(step.source, QuantizedSource) and not step.source.is_plain
+    ]
+    if not modules:
+        return []
+    return [
+        f"{abbreviate(modules)}: quantized in the source already, and rounded a second time, which costs accuracy. "
+        "Start from the original weights if you have them; `requant checkpoint repack` moves the numbers where the "
+        "scheme holds them"
     ]
 
 

@@ -52,13 +52,19 @@ def _bits(scheme: Scheme) -> float:
 
 
 def _of_gguf() -> list[dict[str, Any]]:
-    from requant.checkpoint.gguf.tensor_types import FILE_TYPES, FLOATS, TENSOR_TYPES
+    from requant.checkpoint.gguf.mixtures import TARGETS
+    from requant.checkpoint.gguf.tensor_types import FLOATS
 
-    types = (TENSOR_TYPES[name] for name in FILE_TYPES if name not in FLOATS)
-    return [
-        _row("GGUF", each.name, 8 * each.block_bytes / each.block, ["llama.cpp"], f"blocks of {each.block}")
-        for each in types
-    ]
+    rows = []
+    for target in TARGETS.values():
+        if target.name in FLOATS:
+            continue
+        said = f"blocks of {target.type.block}"
+        if target.mixed:
+            said = f"mixture: {target.type.name}, and types of more bits for some tensors"
+        bits = 8 * target.type.block_bytes / target.type.block
+        rows.append(_row("GGUF", target.name, bits, ["llama.cpp"], said))
+    return rows
 
 
 def _of_onnx() -> list[dict[str, Any]]:
@@ -89,6 +95,7 @@ def _text(rows: list[dict[str, Any]]) -> str:
         loaders = ", ".join(row["loaders"]) or "-"
         lines.append(f"{row['name']:<{width}} {row['bits']:>6.3f}  {loaders:<19}  {row['description']}")
     lines.append("\nbits: for each weight of a matrix of 4096 x 4096 in bf16, scales and zero points included.")
+    lines.append("Those of a mixture are those of the type that most tensors have.")
     lines.append("Names in any case. Options: docs/checkpoints.md#schemes; group=32 for example adds bits.")
     return "\n".join(lines)
 

@@ -158,10 +158,16 @@ def npz(vectors: Vectors, about: Mapping[str, str]) -> bytes:
 _INT64_MINIMUM = -(1 << 63)
 
 
-def c_header(vectors: Vectors, title: str, about: Sequence[str]) -> str:
-    """Return the header. `title`: the operation, the prefix of all identifiers; `about`: lines of the top comment."""
+def identifier_of(*words: str) -> str:
+    """Return words as the prefix of identifiers: tosa.RESCALE is tosa_rescale."""
+    return re.sub(r"[^a-z0-9]+", "_", " ".join(words).lower()).strip("_")
+
+
+def c_header(vectors: Vectors, title: str, about: Sequence[str], *, name: str = "") -> str:
+    """Return the header. `title`: the operation; `about`: lines of the top comment; `name`: the prefix of all
+    identifiers, that of the operation if it is empty."""
     table = Table.of(vectors)
-    name = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
+    name = name or identifier_of(title)
     lines = ["/*", *(f" * {_safe(line)}".rstrip() for line in _preface(vectors, title, about)), " */"]
     guard = f"REQUANT_VECTORS_{name.upper()}_H"
     lines += [f"#ifndef {guard}", f"#define {guard}", "", "#include <stdint.h>", ""]

@@ -28,10 +28,12 @@ from tests.support.safetensors_files import tensor_places
 PAGE = Path(__file__).parents[4] / "docs" / "from_x_to_y.md"
 FLOATS = ("BF16", "F16", "F32")
 SCHEMES = (
-    "W8A16", "W4A16", "W4A16_ASYM", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "MXFP4A16", "MXFP6A16", "MXFP8A16",
-    "FINE_GRAINED_FP8", "FINE_GRAINED_FP8_UE8M0", "GPTQ_W4A16", "GPTQ_W4A16:asymmetric", "AWQ", "NF4",
+    "W8A16", "W4A16", "W4A16_ASYM", "FP8_DYNAMIC:tensor", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "MXFP4A16",
+    "MXFP6A16", "MXFP8A16", "FINE_GRAINED_FP8", "FINE_GRAINED_FP8_UE8M0", "GPTQ_W4A16", "GPTQ_W4A16:asymmetric",
+    "AWQ", "NF4",
 )  # fmt: skip
-TARGETS = (*(scheme for scheme in SCHEMES if scheme != "NF4"), *FLOATS)
+# Nothing is moved to one scale for a tensor, and nothing to NF4.
+TARGETS = (*(scheme for scheme in SCHEMES if scheme not in ("FP8_DYNAMIC:tensor", "NF4")), *FLOATS)
 _AS_IT_IS = ("norm.weight", "shape", "g_idx", "quant_map", "bitsandbytes__nf4")
 _BEGIN, _END = "<!-- matrix -->\n", "<!-- end of matrix -->\n"
 

@@ -14,10 +14,12 @@ from requant.checkpoint.plan.dry_run import plan_text
 from requant.checkpoint.plan.model import Direction, Request, SchemeFor
 from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.run.verdicts import Outcome
 from requant.checkpoint.schemes import scheme_named
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.verify.difference import diff
 from requant.checkpoint.verify.verification import verify
+from requant.checkpoints import repack_checkpoint
 from tests.support.model_directory import contents, make_model
 from tests.support.model_optimizer import Shapes, write_model
 from tests.support.safetensors_files import tensor_places, tensors_in
@@ -187,6 +189,14 @@ def test_in_one_pass(name: str, scheme: str, tmp_path: Path) -> None:
     assert json.loads((once / "config.json").read_text())["quantization_config"]["quant_method"] == "compressed-tensors"
     text = plan_text(plan_conversion(LocalStore(tmp_path / "source"), Request(Direction.DEQUANTIZE, (), "")))
     assert "settings of another quantizer: hf_quant_config.json" in text
+
+
+@pytest.mark.parametrize("scheme", ["FP8_DYNAMIC", "FP8_BLOCK", "FINE_GRAINED_FP8"])
+def test_one_scale_for_a_tensor_is_one_for_each_channel_or_block(scheme: str, tmp_path: Path) -> None:
+    write(tmp_path / "source", MODELS["llama fp8"])
+    verdicts = repack_checkpoint(tmp_path / "source", tmp_path / "target", scheme).verdicts
+    weights = {each.outcome for name, each in verdicts.items() if name.startswith("model.layers") and "proj" in name}
+    assert weights == {Outcome.EXACT}
 
 
 WRITTEN = {

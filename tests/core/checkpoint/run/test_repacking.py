@@ -29,6 +29,7 @@ EXACT = {
     "W4A16": INTEGERS[1:],
     "W4A16_ASYM": ("W4A16_ASYM", "GPTQ_W4A16:asymmetric", "AWQ"),
     "W4A16:group=32": ("GPTQ_W4A16:group=32",),
+    "FP8_DYNAMIC:tensor": ("FP8_DYNAMIC", "FP8_BLOCK", "FINE_GRAINED_FP8"),
     "FP8_DYNAMIC": ("FP8_DYNAMIC", "MODELOPT_FP8_PER_CHANNEL_PER_TOKEN"),
     "FP8_BLOCK": ("FP8_BLOCK", "FP8_DYNAMIC", "FINE_GRAINED_FP8", "MODELOPT_FP8_PB_WO"),
     "MODELOPT_FP8_PER_CHANNEL_PER_TOKEN": ("MODELOPT_FP8_PER_CHANNEL_PER_TOKEN",),
@@ -246,6 +247,21 @@ def test_what_is_certified_besides(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scheme", sample(list(conversion_matrix.SCHEMES), 2))
 def test_the_page_has_what_is_exact(scheme: str) -> None:
     assert conversion_matrix.lines_of_page()[scheme] == conversion_matrix.line(scheme)
+
+
+def test_nothing_is_moved_to_one_scale_for_a_tensor(tmp_path: Path) -> None:
+    source = quantized(tmp_path, "FP8_DYNAMIC:tensor")
+    with pytest.raises(CheckpointError, match="are not moved to one scale for the whole weight"):
+        repack(source, tmp_path / "out", "FP8_DYNAMIC:tensor")
+
+
+def test_fp8_without_blocks_is_refused(tmp_path: Path) -> None:
+    source = quantized(tmp_path, "FP8_DYNAMIC:tensor")
+    config = json.loads((source / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+    (source / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="only weights with one scale per block are supported"):
+        repack(source, tmp_path / "out", "FP8_BLOCK")
 
 
 def test_a_plain_model_has_nothing_to_move(tmp_path: Path) -> None:

@@ -21,6 +21,9 @@ CALLS: dict[str, Callable[[Any], dict[str, list[int]]]] = {
     "/#multiplier?factor=0x1.8p-5&scheme=tosa": lambda reply: {
         name: [reply["results"][0][name]] for name in ("multiplier", "shift")
     },
+    "/#multiplier?from=scales&input=0.05&weight=0.1&output=0.25&scheme=cmsis_nn": lambda reply: {
+        name: [reply["results"][0][name]] for name in ("multiplier", "shift")
+    },
     "/#requantize?call=litert_single_rounding": lambda reply: {"y": reply["output"]["values"]},
     "/#requantize?input=i32&output=i8&multiplier=1073741824&shift=0&accumulators=5+7": lambda reply: {
         "y": reply["output"]["values"],
@@ -83,6 +86,80 @@ def test_each_form_runs(page: Any, client: httpx.Client, address: str) -> None:
     assert {name: _printed(printed, name) for name in outputs} == outputs
     # A type's translations are parameters of the reply.
     assert outputs or '"system":"onnx"' in printed
+    # With the library nothing is asked.
+    printed = _output(_library_python(), "-", given=_text(page, "Python in process"))
+    for numbers in outputs.values():
+        assert numbers == _numbers(printed)[: len(numbers)] or all(number in _numbers(printed) for number in numbers)
+
+
+def _library_python() -> str:
+    """The interpreter that has what the library needs."""
+    return str(Path(os.environ.get("SERVER_PYTHON", sys.executable)).absolute())
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"-?\d+", text)]
+
+
+ACCUMULATORS = [-30000, -1000, -382, -1, 0, 1, 127, 382, 500, 892, 30000]
+SCHEMES_IN_C = {
+    *["litert", "gemmlowp", "cmsis_nn", "arm_vector", "litert_single_rounding", "cmsis_nn_single_rounding", "tosa"],
+    *["ethos_u", "xnnpack_rndnu", "fbgemm_fixed_point", "vnclip_rnu", "vnclip_rdn", "tosa_double_round"],
+    *["xnnpack_rndna", "xnnpack_fp32", "onnxruntime", "fbgemm"],
+}
+
+
+def _compiled(text: str, folder: Path) -> Path:
+    source, program = folder / "scale.c", folder / "scale"
+    source.write_text(text)
+    subprocess.run(
+        ["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-o", program, source, "-lm"], check=True, timeout=60
+    )
+    return program
+
+
+def test_c_gives_the_bits_of_the_api(page: Any, client: httpx.Client, tmp_path: Path) -> None:
+    """Each scheme that there is in C, per tensor and per channel; those that there are not have no tab."""
+    from playwright.sync_api import expect
+
+    schemes = [scheme["name"] for scheme in client.get("/v1/schemes").json()["schemes"]]
+    typed = " ".join(map(str, ACCUMULATORS))
+    in_c = set()
+    for scheme in schemes:
+        page.goto(f"/#requantize?profiles=scheme+{scheme}&accumulators={typed}")
+        page.get_by_role("region", name="Multiplier, shift and saturation").get_by_text(f"scheme {scheme}").wait_for()
+        expect(page.locator(".results")).not_to_have_attribute("aria-busy", "true")
+        if page.get_by_role("tab", name="C", exact=True).count():
+            in_c.add(scheme)
+            program = _compiled(_text(page, "C"), tmp_path)
+            assert _numbers(_output(str(program), given="")) == _reply(client, page)["output"]["values"], scheme
+    assert in_c == SCHEMES_IN_C
+    page.goto(
+        "/#requantize?profiles=litert,onnx&call=litert&accumulators=-900+-900+127+127+30+892"
+        "&input=!quant.uniform<i32:f32:1,{0.00098,0.002}>"
+    )
+    page.get_by_role("region", name="Multiplier, shift and saturation").wait_for()
+    expect(page.locator(".results")).not_to_have_attribute("aria-busy", "true")
+    program = _compiled(_text(page, "C"), tmp_path)
+    assert _numbers(_output(str(program), given="")) == _reply(client, page)["output"]["values"]
+
+
+def test_c_of_a_factor(page: Any, client: httpx.Client, tmp_path: Path) -> None:
+    page.goto("/#multiplier?factor=0.0123&scheme=tosa")
+    page.get_by_role("tab", name="C", exact=True).wait_for()
+    program = _compiled(
+        f"{_text(page, 'C')}\n#include <stdio.h>\nint main(void) {{ printf(\"%d\\n\", (int)scaled(-12345)); return 0; }}\n",
+        tmp_path,
+    )
+    derived = _reply(client, page)["results"][0]
+    pair = {name: derived[name] for name in ("multiplier", "shift")}
+    body = {"input": {"type": "tensor<1xi32>", "values": [-12345]}, "output_type": "i32", "scheme": "tosa"}
+    reply = client.post("/v1/requantize", json={**body, "multipliers": [pair]})
+    assert _numbers(_output(str(program), given="")) == reply.json()["output"]["values"]
+    # The form stays chosen, and another stands in where there is none.
+    page.get_by_role("region", name="The same call as code").get_by_label("Scheme").select_option("litert_int64")
+    assert page.get_by_role("tab", name="C", exact=True).count() == 0
+    assert page.get_by_role("tab", selected=True).text_content() == "curl"
 
 
 def test_quotes(page: Any) -> None:

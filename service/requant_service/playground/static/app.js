@@ -1,6 +1,7 @@
 /** The page: the view that the address names, what all views share, and the panels below them. */
 import { Api } from "./service/api.js";
 import { element, fill } from "./dom.js";
+import { explainFocused } from "./fields/explanation_line.js";
 import { ServiceStatus } from "./service/status.js";
 import { readFragment, statesOf, writeFragment } from "./state.js";
 import { TokenForm } from "./service/token_form.js";
@@ -107,5 +108,6 @@ async function copyLink(event) {
   setTimeout(() => (event.target.textContent = "Copy link"), 2000);
 }
 
+explainFocused(document.getElementById("field-explanation"));
 window.addEventListener("hashchange", show);
 show();

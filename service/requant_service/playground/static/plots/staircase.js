@@ -1,4 +1,4 @@
-import { element, fill } from "../dom.js";
+import { checkbox, element, fill } from "../dom.js";
 import { convertAll } from "../conversion/convert.js";
 import { colour, lookOf } from "./palette.js";
 import { axis, Plot } from "./plot.js";
@@ -68,8 +68,7 @@ export class Staircase {
       return whole;
     }
     if (!this.#zoom.firstChild) {
-      const box = element("input", { type: "checkbox", checked: this.#around, onchange: () => this.#zoomed(box.checked) });
-      fill(this.#zoom, element("label", { class: "check" }, box, " Only around the chosen element"));
+      fill(this.#zoom, checkbox("Only around the chosen element", this.#around, (around) => this.#zoomed(around)));
     }
     return this.#around ? [x - STEPS_AROUND * step, x + STEPS_AROUND * step] : whole;
   }

@@ -20,6 +20,7 @@ class Problem extends Error {
     this.hint = body.hint ?? "";
     this.caret = body.caret ?? "";
     this.offset = body.offset;
+    this.index = body.index;
     this.errors = body.errors ?? [];
   }
 }

@@ -1,4 +1,4 @@
-import { element, field, fill, select } from "../dom.js";
+import { describeBy, element, field, fill, select } from "../dom.js";
 import { partsOf, textOf } from "./mlir_text.js";
 
 const STORAGES = "i8 u8 i4 u4 i2 u2 i16 u16 i32 u32 f8E4M3FN f8E5M2 f4E2M1FN".split(" ");
@@ -41,7 +41,7 @@ export class TypeEditor {
     });
     this.node = element("div", { class: "type-editor" }, field("Type in MLIR syntax", this.#text), this.#message, this.#form);
     this.#message.id = `${this.#text.id}-message`;
-    this.#text.setAttribute("aria-describedby", this.#message.id);
+    describeBy(this.#text, this.#message);
   }
 
   /** Ask the service about the text as it is. */

@@ -108,6 +108,15 @@ export const OPERATIONS = {
   },
 };
 
+/** Arguments that choose the arithmetic, for the views that do not ask which it was. */
+export const CHOICES = {
+  profile: (names) => ({ ...choice("profile", "Profile", ...names), optional: false }),
+  format: (names) => ({ ...choice("format", "Format", ...names), optional: false }),
+  rule: (names) => choice("rule", "Rule", ...names),
+  scheme: (names) => choice("scheme", "Scheme", ...names),
+  rangeRule: (names) => choice("scheme", "Range rule", ...names),
+};
+
 /** A call to begin with. */
 export function emptyCall(operation) {
   const given = OPERATIONS[operation].arguments.flatMap(({ name, kind, initial }) => (initial ? [[kind === "tensor" ? `${name}.type` : name, initial]] : []));

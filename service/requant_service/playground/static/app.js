@@ -6,11 +6,13 @@ import { ServiceStatus } from "./service/status.js";
 import { readFragment, statesOf, writeFragment } from "./state.js";
 import { TokenForm } from "./service/token_form.js";
 import { PANELS, VIEWS } from "./views/index.js";
+import { referenceLinks } from "./views/reference_links.js";
 
 const main = document.getElementById("main");
 const navigation = document.getElementById("views");
 const announcements = document.getElementById("announcements");
 const panels = document.getElementById("call");
+const reference = document.getElementById("reference");
 
 const tokens = new TokenForm(document.getElementById("token"));
 const api = new Api(
@@ -38,6 +40,7 @@ function show() {
   document.title = `${view.title} · Requant playground`;
   fill(main);
   fill(panels);
+  fill(reference, referenceLinks(view.reference));
   showNavigation();
   render(shown);
 }

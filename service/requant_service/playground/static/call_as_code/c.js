@@ -87,12 +87,17 @@ int main(void)
 {
     for (int i = 0; i < ${accumulators.length}; i++) {
         int64_t q = scale(accumulators[i] - (${inputZero}), multipliers[${count > 1 ? `i % ${count}` : 0}], shifts[${count > 1 ? `i % ${count}` : 0}]) + (${outputZero});
-        q = q < ${lowest} ? ${lowest} : q > ${highest} ? ${highest} : q;
-        printf("%d\\n", (int)q);
+        q = q < ${literal(lowest)} ? ${literal(lowest)} : q > ${literal(highest)} ? ${literal(highest)} : q;
+        printf("%lld\\n", (long long)q);
     }
     return 0;
 }
 `;
+}
+
+// -2147483648 is no literal of C.
+function literal(bound) {
+  return cLiteral(bound, "i", 64, "LL");
 }
 
 function constant(type, name, values, bits) {

@@ -30,10 +30,10 @@ export function saying(label, read) {
   }
 }
 
-function argumentOf({ name, kind, optional }, call) {
+function argumentOf({ name, kind, optional, blank }, call) {
   const text = (call.arguments[name] ?? "").trim();
   if (text === "" && !call.files[name]) {
-    if (optional) return undefined;
+    if (optional || blank) return undefined;
     throw new Error(kind === "tensor" || kind === "numbers" ? "enter at least one number." : "required.");
   }
   switch (kind) {

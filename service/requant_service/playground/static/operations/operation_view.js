@@ -62,7 +62,7 @@ export class OperationView {
     const names = Object.entries(operations).map(([name, { title }]) => [name, title]);
     const wide = matchMedia("(min-width: 64em)").matches;
     const choice = names.length > 1 && field("Operation", select(names, this.#state.operation, (operation) => this.#choose(operation)));
-    return element("div", { class: "inputs" }, controlGroup("Operation", this.#entered, wide, choice, this.#fields), this.#refusal);
+    return element("div", { class: "inputs" }, controlGroup("What is given", this.#entered, wide, choice, this.#fields), this.#refusal);
   }
 
   #choose(operation) {

@@ -10,6 +10,7 @@ import { exampleLinks } from "./example_links.js";
 export const identify = {
   id: "identify",
   title: "Identify",
+  reference: ["/v1/identify"],
   initialState: { calls: DEFAULT, suspects: "" },
   patterns: { suspects: /^[\w\s,.-]{0,4000}$/ },
   render(root, state, context) {

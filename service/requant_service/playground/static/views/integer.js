@@ -1,6 +1,6 @@
 import { ADD, CONV2D, EXAMPLES, MATMUL } from "../operations/integer_examples.js";
 import { OperationView, PATTERNS, statesOfOperation } from "../operations/operation_view.js";
-import { CHOICES, OPERATIONS } from "../operations/operations.js";
+import { argumentsToCall, CHOICES, OPERATIONS } from "../operations/operations.js";
 import { Stages } from "../operations/stages.js";
 
 const OPERANDS = "a is the left operand or the input, b the right operand or the weights.";
@@ -8,17 +8,19 @@ const OPERANDS = "a is the left operand or the input, b the right operand or the
 export const integer = {
   id: "integer",
   title: "Integer operations",
+  reference: ["/v1/matmul", "/v1/conv2d", "/v1/add"],
   initialState: statesOfOperation("matmul", MATMUL),
   patterns: PATTERNS,
 
   async render(root, state, context) {
     const { api, signal: left } = context;
     const [{ profiles }, { schemes }] = await Promise.all([api.get("/v1/profiles", { signal: left }), api.get("/v1/schemes", { signal: left })]);
-    const offered = (operation) => profiles.filter((each) => each.operations[operation]).map(({ name }) => name);
+    // Not all that requantize have products: the service says which.
+    const offered = profiles.filter((each) => each.operations.requantize).map(({ name }) => name);
     const scheme = CHOICES.scheme(schemes.map(({ name }) => name));
     const described = (operation, initial, ...others) => ({
       title: OPERATIONS[operation].title,
-      arguments: [CHOICES.profile(offered(operation)), ...OPERATIONS[operation].arguments, ...others],
+      arguments: [CHOICES.profile(offered), ...argumentsToCall(operation), ...others],
       initial,
     });
     const answer = async (operation, given, signal) => {

@@ -14,6 +14,7 @@ const COLUMNS = ["Scheme", "Multiplier", "Shift", "Represented value", "Relative
 export const multiplier = {
   id: "multiplier",
   title: "Multiplier and shift",
+  reference: ["/v1/parameters/multiplier", "/v1/schemes"],
   initialState: { factor: "0.0123", scheme: "litert", from: "", input: "0.0235", weight: "0.0047", output: "0.0611" },
   patterns: { scheme: /^\w{1,100}$/, from: /^(|scales)$/ },
 

@@ -27,6 +27,7 @@ const MAX_NUMBERS = 4096;
 export const quantize = {
   id: "quantize",
   title: "Compare profiles",
+  reference: ["/v1/quantize", "/v1/dequantize", "/v1/compare", "/v1/explain/quantize", "/v1/profiles"],
   initialState: {
     type: "!quant.uniform<i8:f32, 0.5:3>",
     numbers: "-0.25 0.25 0.75 1.25",

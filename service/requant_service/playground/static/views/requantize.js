@@ -20,6 +20,7 @@ import { exampleLinks } from "./example_links.js";
 export const requantize = {
   id: "requantize",
   title: "Requantize",
+  reference: ["/v1/requantize", "/v1/explain/requantize", "/v1/profiles", "/v1/schemes"],
   initialState: {
     input: "!quant.uniform<i32:f32, 0.00098>",
     output: "!quant.uniform<i8:f32, 0.25:-1>",
@@ -265,7 +266,8 @@ class RequantizeView {
     const { output } = this.#shown;
     const oneZero = new Set([...input.zero_points]).size <= 1 && new Set(output.zero_points).size <= 1;
     if (input.bits > 32 || !oneZero || (multipliers.length > 1 && !alongLast(call, multipliers))) return undefined;
-    const bounds = { lowest: output.storage_min, highest: output.storage_max };
+    const bounds = boundsOf(output);
+    if (!bounds) return undefined;
     const zeros = { inputZero: input.zero_points[0] ?? 0, outputZero: output.zero_points[0] ?? 0 };
     return { scheme: report.scheme, multipliers, conversion: { accumulators: call.input.values, ...zeros, ...bounds } };
   }
@@ -294,6 +296,14 @@ class RequantizeView {
     this.#stale();
     fill(this.#refusal, element("p", { class: "error" }, problem.message));
   }
+}
+
+/** The least and the greatest number of a type; undefined if it has none, or more than 32 bits. */
+function boundsOf({ bits, signed, kind, storage_min: lowest, storage_max: highest }) {
+  if (!(bits <= 32)) return undefined;
+  if (lowest !== undefined) return { lowest, highest };
+  if (kind !== "integer") return undefined;
+  return signed ? { lowest: -(2 ** (bits - 1)), highest: 2 ** (bits - 1) - 1 } : { lowest: 0, highest: 2 ** bits - 1 };
 }
 
 /** Whether there is a multiplier for each index of the last dimension. */

@@ -1,7 +1,7 @@
 /** Tensors of a safetensors file: the length of a header, the header in JSON, and the data. */
 import { limited, MAX_TENSORS, numbersAt } from "./bounded_file.js";
 
-const TYPES = { F64: "f64", F32: "f32", F16: "f16", BF16: "bf16", I64: "i64", I32: "i32", I16: "i16", I8: "i8", U16: "u16", U32: "u32", U8: "u8", F8_E4M3: "f8E4M3FN", F8_E5M2: "f8E5M2" };
+const TYPES = new Map(Object.entries({ F64: "f64", F32: "f32", F16: "f16", BF16: "bf16", I64: "i64", I32: "i32", I16: "i16", I8: "i8", U16: "u16", U32: "u32", U8: "u8", F8_E4M3: "f8E4M3FN", F8_E5M2: "f8E5M2" }));
 const MAX_HEADER = 1 << 25;
 /** The names of the scales of a tensor, and of its zero points, after its own: those of compressed-tensors, and of others. */
 const SCALES = ["_scale", ".scale", "_scale_inv"];
@@ -14,7 +14,7 @@ export async function isSafetensors(file) {
 /** @returns {Promise<FileTensor[]>} */
 export async function tensorsOfSafetensors(file) {
   const length = limited(await file.u64(0), MAX_HEADER, "bytes of header");
-  const header = JSON.parse(await file.text(8, length));
+  const header = headerOf(await file.text(8, length));
   const start = 8 + length;
   const entries = new Map(Object.entries(header).filter(([name, entry]) => name !== "__metadata__" && isEntry(entry)));
   limited(entries.size, MAX_TENSORS, "tensors");
@@ -24,12 +24,24 @@ export async function tensorsOfSafetensors(file) {
     const count = scale ? sizeOf(entries.get(scale)) : 0;
     return {
       name,
-      type: TYPES[dtype] ?? dtype,
+      type: typeOf(dtype),
       shape,
       scaleCount: count,
       read: scale ? () => quantizationOf(shape, entries.get(scale), entries.get(beside(name, ZERO_POINTS)), (each) => numbersOf(file, start, each)) : null,
     };
   });
+}
+
+function headerOf(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Error("The header is no JSON.");
+  }
+}
+
+function typeOf(dtype) {
+  return TYPES.get(dtype) ?? dtype;
 }
 
 function isEntry(entry) {
@@ -53,5 +65,5 @@ async function quantizationOf(shape, scale, zero, read) {
 }
 
 async function numbersOf(file, start, { dtype, shape, data_offsets: [from] }) {
-  return numbersAt(file, start + from, sizeOf({ shape }), TYPES[dtype] ?? dtype);
+  return numbersAt(file, start + from, sizeOf({ shape }), typeOf(dtype));
 }

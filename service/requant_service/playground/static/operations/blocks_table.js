@@ -39,7 +39,7 @@ function blockTable(block, indices, { given, elements, scales, reals }) {
     element("h3", {}, `Block ${block}`, scales && element("span", { class: "hint" }, ` scale ${scaleText(scales, block)}`)),
     element(
       "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": `Elements of block ${block}` },
+      { class: "scroll whole", tabindex: "0", role: "region", "aria-label": `Elements of block ${block}` },
       element(
         "table",
         {},

@@ -8,7 +8,7 @@ const OUTLIER = [...Array.from({ length: 63 }, (_, index) => (index - 31) / 16),
 export const EXAMPLES = [
   { title: "Six numbers", state: statesOfOperation("derive_from_tensor", DEFAULT) },
   { title: "An outlier", state: statesOfOperation("derive_from_tensor", { ...DEFAULT, input: OUTLIER }) },
-  { title: "Symmetric, without the lowest number", state: statesOfOperation("derive_from_tensor", { ...DEFAULT, symmetric: "true", narrow: "true" }) },
+  { title: "Symmetric, by the rule of PyTorch’s observers", state: statesOfOperation("derive_from_tensor", { ...DEFAULT, symmetric: "true", scheme: "torch_observer" }) },
   {
     title: "A scale for each channel",
     state: statesOfOperation("derive_from_tensor", { ...DEFAULT, input: "[[0.5, -1.0, 0.25], [8.0, -3.0, 2.0]]", "input.shape": "2x3", axis: "0" }),

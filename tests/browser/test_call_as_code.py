@@ -149,10 +149,8 @@ def test_c_gives_the_bits_of_the_api(page: Any, client: httpx.Client, tmp_path: 
 def test_c_of_a_factor(page: Any, client: httpx.Client, tmp_path: Path) -> None:
     page.goto("/#multiplier?factor=0.0123&scheme=tosa")
     page.get_by_role("tab", name="C", exact=True).wait_for()
-    program = _compiled(
-        f"{_text(page, 'C')}\n#include <stdio.h>\nint main(void) {{ printf(\"%d\\n\", (int)scaled(-12345)); return 0; }}\n",
-        tmp_path,
-    )
+    main = 'int main(void) { printf("%d\\n", (int)scaled(-12345)); return 0; }'
+    program = _compiled(f"{_text(page, 'C')}\n#include <stdio.h>\n{main}\n", tmp_path)
     derived = _reply(client, page)["results"][0]
     pair = {name: derived[name] for name in ("multiplier", "shift")}
     body = {"input": {"type": "tensor<1xi32>", "values": [-12345]}, "output_type": "i32", "scheme": "tosa"}

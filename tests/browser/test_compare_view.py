@@ -79,10 +79,11 @@ def marked_steps(page: Any) -> dict[str, str]:
     """By profile, the formula of the step at which it is said to part from the reference."""
     found: dict[str, str] = page.locator("table.steps").evaluate(
         """table => {
-          const text = cell => [...cell.childNodes].filter(each => each.nodeName !== "SPAN").map(each => each.textContent);
-          const names = [...table.tHead.rows[0].cells].map(cell => text(cell).join(""));
+          const texts = cell => [...cell.childNodes].filter(each => each.nodeName !== "SPAN");
+          const names = [...table.tHead.rows[0].cells].map(cell => texts(cell).map(each => each.textContent).join(""));
           const marked = [...table.querySelectorAll("td.parting")];
-          return Object.fromEntries(marked.map(cell => [names[cell.cellIndex], cell.querySelector("code").textContent]));
+          const formula = cell => cell.querySelector("code").textContent;
+          return Object.fromEntries(marked.map(cell => [names[cell.cellIndex], formula(cell)]));
         }"""
     )
     return found
@@ -133,12 +134,13 @@ def test_the_stored_numbers_do_not_wait_for_what_is_made_of_them(page: Any) -> N
     from playwright.sync_api import expect
 
     held: list[Any] = []
-    page.route("**/v1/dequantize", lambda route: held.append(route))
+    released: list[bool] = []
+    page.route("**/v1/dequantize", lambda route: route.continue_() if released else held.append(route))
     page.goto(address(profiles="onnx"))
     page.get_by_role("heading", name="How element 0 is computed").wait_for()
     assert shown(page, 2) == ["3", "3", "5", "5"]
     assert column(page, "Saturation, NaN and errors by profile", 4) == ["…"]
-    page.unroute("**/v1/dequantize")
+    released.append(True)
     for route in held:
         route.continue_()
     page.get_by_role("region", name="Values of onnx").wait_for()
@@ -202,6 +204,22 @@ def test_the_staircase_around_an_element(page: Any) -> None:
     assert len(sent) == 2
     # From beyond the lowest to beyond the highest that the type holds.
     assert all((xs[0] < -65.5, xs[-1] > 62.0) == (True, True) for xs in sent)
+
+
+def test_the_staircase_of_a_profile_that_refuses_both_ends(page: Any) -> None:
+    answered: list[int] = []
+
+    def on_response(response: Any) -> None:
+        if response.url.endswith("/v1/quantize") and len(response.request.post_data_json["input"]["values"]) == 901:
+            answered.append(response.status)
+
+    page.on("response", on_response)
+    page.goto(address(numbers="-100 0 100", profiles="mlir", staircase="whole"))
+    page.locator(".plot canvas").first.wait_for()
+    page.locator(".results:not([aria-busy])").wait_for()
+    page.wait_for_load_state("networkidle")
+    assert answered[-1] == 200
+    assert 3 <= len(answered) <= 14, "the bounds are searched for"
 
 
 def test_profiles_that_agree(page: Any) -> None:

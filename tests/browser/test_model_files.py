@@ -84,7 +84,7 @@ def test_types_of_tensors(page: Any) -> None:
         expect(page.get_by_label("Storage", exact=True)).to_have_value(text.partition("<")[2].partition(":")[0])
     # Nothing of a file is sent: only the type.
     bodies = [request.post_data or "" for request in asked]
-    assert {request.url.rpartition("/v1/")[2] for request in asked} == {"types/parse", "types/translate"}
+    assert {request.url.rpartition("/")[2] for request in asked} <= {"parse", "translate", "icon.svg"}
     assert max(map(len, bodies)) < 200
 
 

@@ -37,7 +37,8 @@ def _reply(client: httpx.Client, page: Any) -> Any:
 
 def _rows(page: Any, region: str) -> list[list[str]]:
     rows: list[list[str]] = page.get_by_role("region", name=region, exact=True).evaluate(
-        "region => [...region.querySelectorAll('tbody tr')].map(row => [...row.cells].map(cell => cell.innerText.trim()))"
+        """region => [...region.querySelectorAll("tbody tr")].map(
+          row => [...row.cells].map(cell => cell.innerText.trim()))"""
     )
     return rows
 

@@ -2,7 +2,7 @@
 import { jsonNumber } from "../numbers/number_list.js";
 import { tensorType } from "../type/tensor_text.js";
 import { answersAsTheyCome } from "./answers.js";
-import { askAboutDefined } from "./undefined_elements.js";
+import { askAboutDefined, askAboutStretch } from "./undefined_elements.js";
 
 /**
  * @typedef {Object} Conversion
@@ -28,14 +28,15 @@ export function quantizeBody(profile, numbers, shape, typeText, expressed) {
 
 /**
  * @param {boolean} measured whether the error is measured too
+ * @param {boolean} ascending whether the numbers ascend: a profile may define no result for many at either end
  * @param {function(Conversion[]): void} [onProgress] called with what there is before all of it is
  * @returns {Promise<Conversion[]>} in the order of the profiles
  */
-export function convertAll(api, profiles, { numbers, shape, typeText, parsed, measured }, signal, onProgress = () => {}) {
+export function convertAll(api, profiles, { numbers, shape, typeText, parsed, measured, ascending }, signal, onProgress = () => {}) {
   const ask = async (profile, tell) => {
     const call = quantizeBody(profile, numbers, shape, typeText, parsed.expressed);
     try {
-      return await converted(api, call, measured, signal, tell);
+      return await converted(api, call, { measured, about: ascending ? askAboutStretch : askAboutDefined }, signal, tell);
     } catch (problem) {
       if (signal.aborted) throw problem;
       return { profile, call, problem };
@@ -45,10 +46,10 @@ export function convertAll(api, profiles, { numbers, shape, typeText, parsed, me
 }
 
 /** One conversion, step by step: a service that compiles has each of its answers at another time. */
-async function converted(api, { input: given, ...options }, measured, signal, tell) {
+async function converted(api, { input: given, ...options }, { measured, about }, signal, tell) {
   const { profile } = options;
   const bodyOf = (values) => ({ input: { ...given, values }, ...options });
-  const { reply, values, undefinedAt } = await askAboutDefined(given.values, (each) => api.post("/v1/quantize", bodyOf(each), { signal }));
+  const { reply, values, undefinedAt } = await about(given.values, (each) => api.post("/v1/quantize", bodyOf(each), { signal }));
   const defined = (each, none) => each.map((value, index) => (undefinedAt.has(index) ? none : value));
   const stored = { profile, call: bodyOf(values), stored: defined(reply.output.values, null), undefinedAt, report: reply.report };
   tell(stored);

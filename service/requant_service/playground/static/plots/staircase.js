@@ -48,7 +48,7 @@ export class Staircase {
     const range = this.#rangeShown(whole, Number(parsed.scales[0]));
     const xs = Array.from({ length: SAMPLES }, (_, index) => range[0] + ((range[1] - range[0]) * index) / (SAMPLES - 1));
     const names = series.map(({ profile }) => profile);
-    const stairs = await convertAll(this.#api, names, { numbers: xs, shape: [SAMPLES], typeText, parsed }, signal);
+    const stairs = await convertAll(this.#api, names, { numbers: xs, shape: [SAMPLES], typeText, parsed, ascending: true }, signal);
     if (signal.aborted) return;
     const data = [xs, ...stairs.map((each) => each.reals ?? xs.map(() => null))];
     fill(this.#caption, "The dequantized value against x. The markers are the numbers; the grey line is x itself.");

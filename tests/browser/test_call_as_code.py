@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -39,6 +40,18 @@ CALLS: dict[str, Callable[[Any], dict[str, list[int]]]] = {
         "y": reply["output"]["values"]
     },
     "/#type?type=!quant.uniform<i8:f32,0.5:3>": lambda reply: {},
+}
+CONV2D = {
+    "profile": "onnx",
+    "input": "1 2 3 4",
+    "input.type": "!quant.uniform<u8:f32, 0.5:1>",
+    "input.shape": "1x2x2x1",
+    "weights": "1 -2",
+    "weights.type": "!quant.uniform<i8:f32, 0.25>",
+    "weights.shape": "1x1x2x1",
+    "output_type": "!quant.uniform<u8:f32, 0.25:7>",
+    "strides": "1 1",
+    "padding": "same_upper",
 }
 # Signs that a shell and Python have uses for.
 QUOTED = 'it\'s "$HOME" `id` \\n \\\\ ! %s é'
@@ -92,6 +105,30 @@ def test_each_form_runs(page: Any, client: httpx.Client, address: str) -> None:
     told = outputs.get("y", outputs.get("multiplier", [])) if "f8E4M3FN" not in address else []
     assert set(told) <= set(_numbers(printed))
     assert printed
+
+
+# What the reply has, of calls whose models this page does not write.
+OTHERS: dict[str, Callable[[Any], list[int]]] = {
+    "/#integer": lambda reply: [*reply["output"]["values"], *reply["trace"]["biased"]["values"]],
+    f"/#integer?operation=conv2d&arguments={quote(json.dumps(CONV2D))}": lambda reply: reply["output"]["values"],
+    "/#blocks": lambda reply: reply["scales"]["values"],
+    "/#calibration?call=mse": lambda reply: reply["zero_points"],
+    "/#vectors": lambda reply: [int(vector["expected"]) for vector in reply["vectors"]],
+    "/#identify": lambda reply: [reply["elements"], reply["excluded_count"]],
+}
+
+
+@pytest.mark.parametrize("address", OTHERS)
+def test_the_library_gives_what_the_api_does(page: Any, client: httpx.Client, address: str) -> None:
+    page.goto(address)
+    page.get_by_role("tab", name="JSON").wait_for()
+    page.wait_for_load_state("networkidle")
+    expected = OTHERS[address](_reply(client, page))
+    printed = _output(_library_python(), "-", given=_text(page, "Python in process"))
+    if address == "/#blocks":
+        # A code is the number that it stands for there.
+        expected = [2 ** (code - 127) for code in expected]
+    assert set(expected) <= set(_numbers(printed))
 
 
 def _library_python() -> str:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -19,6 +20,9 @@ pytestmark = pytest.mark.browser
 # Outputs of the model by name, as they stand in the reply of the JSON API.
 CALLS: dict[str, Callable[[Any], dict[str, list[int]]]] = {
     "/#multiplier?factor=0x1.8p-5&scheme=tosa": lambda reply: {
+        name: [reply["results"][0][name]] for name in ("multiplier", "shift")
+    },
+    "/#multiplier?from=scales&input=0.05&weight=0.1&output=0.25&scheme=cmsis_nn": lambda reply: {
         name: [reply["results"][0][name]] for name in ("multiplier", "shift")
     },
     "/#requantize?call=litert_single_rounding": lambda reply: {"y": reply["output"]["values"]},
@@ -36,6 +40,18 @@ CALLS: dict[str, Callable[[Any], dict[str, list[int]]]] = {
         "y": reply["output"]["values"]
     },
     "/#type?type=!quant.uniform<i8:f32,0.5:3>": lambda reply: {},
+}
+CONV2D = {
+    "profile": "onnx",
+    "input": "1 2 3 4",
+    "input.type": "!quant.uniform<u8:f32, 0.5:1>",
+    "input.shape": "1x2x2x1",
+    "weights": "1 -2",
+    "weights.type": "!quant.uniform<i8:f32, 0.25>",
+    "weights.shape": "1x1x2x1",
+    "output_type": "!quant.uniform<u8:f32, 0.25:7>",
+    "strides": "1 1",
+    "padding": "same_upper",
 }
 # Signs that a shell and Python have uses for.
 QUOTED = 'it\'s "$HOME" `id` \\n \\\\ ! %s é'
@@ -83,6 +99,105 @@ def test_each_form_runs(page: Any, client: httpx.Client, address: str) -> None:
     assert {name: _printed(printed, name) for name in outputs} == outputs
     # A type's translations are parameters of the reply.
     assert outputs or '"system":"onnx"' in printed
+    # With the library nothing is asked.
+    printed = _output(_library_python(), "-", given=_text(page, "Python in process"))
+    # The stored floats are printed as numbers there, and multipliers that were given are not.
+    told = outputs.get("y", outputs.get("multiplier", [])) if "f8E4M3FN" not in address else []
+    assert set(told) <= set(_numbers(printed))
+    assert printed
+
+
+# What the reply has, of calls whose models this page does not write.
+OTHERS: dict[str, Callable[[Any], list[int]]] = {
+    "/#integer": lambda reply: [*reply["output"]["values"], *reply["trace"]["biased"]["values"]],
+    f"/#integer?operation=conv2d&arguments={quote(json.dumps(CONV2D))}": lambda reply: reply["output"]["values"],
+    "/#blocks": lambda reply: reply["scales"]["values"],
+    "/#calibration?call=mse": lambda reply: reply["zero_points"],
+    "/#vectors": lambda reply: [int(vector["expected"]) for vector in reply["vectors"]],
+    "/#identify": lambda reply: [reply["elements"], reply["excluded_count"]],
+}
+
+
+@pytest.mark.parametrize("address", OTHERS)
+def test_the_library_gives_what_the_api_does(page: Any, client: httpx.Client, address: str) -> None:
+    page.goto(address)
+    page.get_by_role("tab", name="JSON").wait_for()
+    page.wait_for_load_state("networkidle")
+    expected = OTHERS[address](_reply(client, page))
+    printed = _output(_library_python(), "-", given=_text(page, "Python in process"))
+    if address == "/#blocks":
+        # A code is the number that it stands for there.
+        expected = [2 ** (code - 127) for code in expected]
+    assert set(expected) <= set(_numbers(printed))
+
+
+def _library_python() -> str:
+    """The interpreter that has what the library needs."""
+    return str(Path(os.environ.get("SERVER_PYTHON", sys.executable)).absolute())
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"-?\d+", text)]
+
+
+ACCUMULATORS = [-30000, -1000, -382, -1, 0, 1, 127, 382, 500, 892, 30000]
+SCHEMES_IN_C = {
+    *["litert", "gemmlowp", "cmsis_nn", "arm_vector", "litert_single_rounding", "cmsis_nn_single_rounding", "tosa"],
+    *["ethos_u", "xnnpack_rndnu", "fbgemm_fixed_point", "vnclip_rnu", "vnclip_rdn", "tosa_double_round"],
+    *["xnnpack_rndna", "xnnpack_fp32", "onnxruntime", "fbgemm"],
+}
+
+
+def _compiled(text: str, folder: Path) -> Path:
+    source, program = folder / "scale.c", folder / "scale"
+    source.write_text(text)
+    subprocess.run(
+        ["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-o", program, source, "-lm"], check=True, timeout=60
+    )
+    return program
+
+
+def test_c_gives_the_bits_of_the_api(page: Any, client: httpx.Client, tmp_path: Path) -> None:
+    """Each scheme that there is in C, per tensor and per channel; those that there are not have no tab."""
+    from playwright.sync_api import expect
+
+    schemes = [scheme["name"] for scheme in client.get("/v1/schemes").json()["schemes"]]
+    typed = " ".join(map(str, ACCUMULATORS))
+    in_c = set()
+    for scheme in schemes:
+        page.goto(f"/#requantize?profiles=scheme+{scheme}&accumulators={typed}")
+        page.get_by_role("region", name="Multiplier, shift and saturation").get_by_text(f"scheme {scheme}").wait_for()
+        expect(page.locator(".results")).not_to_have_attribute("aria-busy", "true")
+        if page.get_by_role("tab", name="C", exact=True).count():
+            in_c.add(scheme)
+            program = _compiled(_text(page, "C"), tmp_path)
+            assert _numbers(_output(str(program), given="")) == _reply(client, page)["output"]["values"], scheme
+    assert in_c == SCHEMES_IN_C
+    page.goto(
+        "/#requantize?profiles=litert,onnx&call=litert&accumulators=-900+-900+127+127+30+892"
+        "&input=!quant.uniform<i32:f32:1,{0.00098,0.002}>"
+    )
+    page.get_by_role("region", name="Multiplier, shift and saturation").wait_for()
+    expect(page.locator(".results")).not_to_have_attribute("aria-busy", "true")
+    program = _compiled(_text(page, "C"), tmp_path)
+    assert _numbers(_output(str(program), given="")) == _reply(client, page)["output"]["values"]
+
+
+def test_c_of_a_factor(page: Any, client: httpx.Client, tmp_path: Path) -> None:
+    page.goto("/#multiplier?factor=0.0123&scheme=tosa")
+    page.get_by_role("tab", name="C", exact=True).wait_for()
+    main = 'int main(void) { printf("%d\\n", (int)scaled(-12345)); return 0; }'
+    program = _compiled(f"{_text(page, 'C')}\n#include <stdio.h>\n{main}\n", tmp_path)
+    derived = _reply(client, page)["results"][0]
+    pair = {name: derived[name] for name in ("multiplier", "shift")}
+    body = {"input": {"type": "tensor<1xi32>", "values": [-12345]}, "output_type": "i32", "scheme": "tosa"}
+    reply = client.post("/v1/requantize", json={**body, "multipliers": [pair]})
+    assert _numbers(_output(str(program), given="")) == reply.json()["output"]["values"]
+    # The form stays chosen, and another stands in where there is none.
+    page.get_by_role("tab", name="C", exact=True).click()
+    page.get_by_role("region", name="The same call as code").get_by_label("Scheme").select_option("litert_int64")
+    assert page.get_by_role("tab", name="C", exact=True).count() == 0
+    assert page.get_by_role("tab", selected=True).text_content() == "curl"
 
 
 def test_quotes(page: Any) -> None:

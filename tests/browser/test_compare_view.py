@@ -70,10 +70,105 @@ def test_a_difference_and_its_reason_at_once(page: Any, client: httpx.Client) ->
         "litert rounds the tie 0.5 away from zero: 1, then adds the zero point: 1 + 3 = 4. Stored: 4",
         "mlir adds the zero point: 0.5 + 3 = 3.5, then truncates 3.5 to 3. Stored: 3",
     ]
-    parting = page.locator(".steps tr", has_text="first difference")
-    assert parting.count() == 1
-    assert parting.inner_text().split()[0] == "round"
+    # mlir stores what onnx does, by other steps.
+    assert marked_steps(page) == {"stablehlo": "t = RNE(w)", "litert": "n = RNA(v)"}
     assert "element=1" in page.url
+
+
+def marked_steps(page: Any) -> dict[str, str]:
+    """By profile, the formula of the step at which it is said to part from the reference."""
+    found: dict[str, str] = page.locator("table.steps").evaluate(
+        """table => {
+          const texts = cell => [...cell.childNodes].filter(each => each.nodeName !== "SPAN");
+          const names = [...table.tHead.rows[0].cells].map(cell => texts(cell).map(each => each.textContent).join(""));
+          const marked = [...table.querySelectorAll("td.parting")];
+          const formula = cell => cell.querySelector("code").textContent;
+          return Object.fromEntries(marked.map(cell => [names[cell.cellIndex], formula(cell)]));
+        }"""
+    )
+    return found
+
+
+def test_a_step_is_marked_only_where_it_differs_from_the_reference(page: Any) -> None:
+    # -8.5 in all of them but in the one that multiplies by the reciprocal.
+    page.goto(address(type="!quant.uniform<i8:f32, 0.1>", numbers="1.55", profiles="onnx,stablehlo,torch_decomposed"))
+    page.locator(".results:not([aria-busy])").wait_for()
+    page.locator("table.steps").wait_for()
+    assert list(marked_steps(page)) == ["torch_decomposed"]
+    assert marked_steps(page)["torch_decomposed"].startswith("v = ")
+
+
+def test_columns_appear_as_they_are_ready(page: Any) -> None:
+    from playwright.sync_api import expect
+
+    held: dict[str, Any] = {}
+
+    def hold(route: Any) -> None:
+        profile = route.request.post_data_json["profile"]
+        if profile in ("stablehlo", "mlir") and profile not in held:
+            held[profile] = route
+        else:
+            route.continue_()
+
+    page.route("**/v1/quantize", hold)
+    page.goto("/")
+    expect(summary(page)).to_have_text("onnx and litert have answered; stablehlo and mlir are being computed…")
+    heads = page.get_by_role("region", name="Stored values by profile").locator("thead th")
+    awaited = "being computed…"
+    expect(heads).to_have_text(["Element", "x", "onnxreference", f"stablehlo{awaited}", "litert", f"mlir{awaited}"])
+    assert shown(page, 2) == ["3", "3", "5", "5"]
+    assert shown(page, 3) == ["…"] * 4
+    # What there is is explained, and measured.
+    expect(page.locator("table.steps thead th")).to_have_text(["Step", "onnxreference", "litert"])
+    expect(page.locator(".histogram-name")).to_have_text(["onnx", "litert"])
+    page.get_by_role("button", name="Element 2").focus()
+    held["stablehlo"].continue_()
+    expect(summary(page)).to_have_text("onnx, stablehlo and litert have answered; mlir is being computed…")
+    assert page.evaluate("document.activeElement.textContent").startswith("2")
+    held["mlir"].continue_()
+    expect(summary(page)).to_have_text("All 4 elements differ.")
+    expect(page.locator(".results")).not_to_have_attribute("aria-busy", "true")
+
+
+def test_the_stored_numbers_do_not_wait_for_what_is_made_of_them(page: Any) -> None:
+    from playwright.sync_api import expect
+
+    held: list[Any] = []
+    released: list[bool] = []
+    page.route("**/v1/dequantize", lambda route: route.continue_() if released else held.append(route))
+    page.goto(address(profiles="onnx"))
+    page.get_by_role("heading", name="How element 0 is computed").wait_for()
+    assert shown(page, 2) == ["3", "3", "5", "5"]
+    assert column(page, "Saturation, NaN and errors by profile", 4) == ["…"]
+    released.append(True)
+    for route in held:
+        route.continue_()
+    page.get_by_role("region", name="Values of onnx").wait_for()
+    expect(page.locator(".results")).not_to_have_attribute("aria-busy", "true")
+
+
+def test_an_element_that_is_refused_leaves_the_others(page: Any, client: httpx.Client) -> None:
+    from playwright.sync_api import expect
+
+    page.goto(address(numbers="0.25 100 nan 1.25", profiles="onnx,mlir"))
+    expect(summary(page)).to_have_text("2 of 4 elements differ.")
+    expect(page.locator(".note").first).to_contain_text("mlir refuses 2 elements, 1, 2: profile mlir is undefined")
+    stored, _ = quantized(client, "mlir", TYPE, {"type": "tensor<2xf32>", "values": [0.25, 1.25]})
+    assert shown(page, 3) == [str(stored[0]), "refused", "refused", str(stored[1])]
+    page.locator(".results:not([aria-busy])").wait_for()
+    # Errors are those of the other elements.
+    body = {"input": {"type": "tensor<2xf32>", "values": [0.25, 1.25]}, "output_type": TYPE, "profile": "mlir"}
+    error = client.post("/v1/quantize", json={**body, "error": True}).json()["report"]["error"]
+    found = column(page, "Saturation, NaN and errors by profile", 5)[1]
+    assert float(found) == pytest.approx(error["mean_absolute_error"], rel=5e-3)
+    page.get_by_role("main").get_by_label("Profile", exact=True).select_option("mlir")
+    assert column(page, "Values of mlir", 2) == shown(page, 3)
+    # The element itself has steps in the profiles that define it; the others have all of theirs.
+    page.get_by_role("button", name="Element 1, differs: why?").click()
+    expect(page.locator(".reason .note")).to_contain_text("No steps for mlir: profile mlir is undefined")
+    page.get_by_role("button", name="Element 3").click()
+    page.get_by_role("heading", name="How element 3 is computed").wait_for()
+    assert page.locator("table.steps thead th").count() == 3
 
 
 def test_examples(page: Any) -> None:
@@ -111,6 +206,22 @@ def test_the_staircase_around_an_element(page: Any) -> None:
     assert all((xs[0] < -65.5, xs[-1] > 62.0) == (True, True) for xs in sent)
 
 
+def test_the_staircase_of_a_profile_that_refuses_both_ends(page: Any) -> None:
+    answered: list[int] = []
+
+    def on_response(response: Any) -> None:
+        if response.url.endswith("/v1/quantize") and len(response.request.post_data_json["input"]["values"]) == 901:
+            answered.append(response.status)
+
+    page.on("response", on_response)
+    page.goto(address(numbers="-100 0 100", profiles="mlir", staircase="whole"))
+    page.locator(".plot canvas").first.wait_for()
+    page.locator(".results:not([aria-busy])").wait_for()
+    page.wait_for_load_state("networkidle")
+    assert answered[-1] == 200
+    assert 3 <= len(answered) <= 14, "the bounds are searched for"
+
+
 def test_profiles_that_agree(page: Any) -> None:
     from playwright.sync_api import expect
 
@@ -136,6 +247,7 @@ def test_values_are_those_of_the_api(
     typed = " ".join(str(x) for x in numbers)
     page.goto(address(type=text, numbers=typed, profiles=profile))
     page.get_by_role("heading", name="How element 0 is computed").wait_for()
+    page.locator(".results:not([aria-busy])").wait_for()
     element = "bf16" if "bf16" in text else "f32"
     # Numbers in JSON have no other way to say -0.
     stored, reals = quantized(client, profile, text, {"type": f"tensor<{shape}x{element}>", "values": numbers})
@@ -156,6 +268,7 @@ def _bits(page: Any, region: str) -> list[str]:
 def test_counts_are_those_of_the_api(page: Any, client: httpx.Client) -> None:
     page.goto(address(numbers="nan 0.3 -1000 1000 70", profiles="torch"))
     page.get_by_role("heading", name="How element 0 is computed").wait_for()
+    page.locator(".results:not([aria-busy])").wait_for()
     tensor = {"type": "tensor<5xf32>", "values": ["NaN", 0.3, -1000, 1000, 70]}
     body = {"input": tensor, "output_type": TYPE, "profile": "torch", "error": True}
     report = client.post("/v1/quantize", json=body).json()["report"]

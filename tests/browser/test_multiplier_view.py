@@ -46,4 +46,30 @@ def test_no_number(page: Any) -> None:
     page.get_by_role("alert").filter(has_text="'abc' is not a number").wait_for()
     assert page.get_by_role("rowheader").count() == 0
     assert page.get_by_label("Real factor").get_attribute("aria-invalid") == "true"
-    assert page.url.endswith("#multiplier?factor=abc&scheme=litert")
+    assert "#multiplier?factor=abc&scheme=litert&" in page.url
+
+
+def test_factor_of_three_scales(page: Any, client: httpx.Client) -> None:
+    from playwright.sync_api import expect
+
+    page.goto("/#multiplier")
+    page.get_by_label("Given").select_option("scales")
+    scales = {"input": "0.05", "weight": "0x1.8p-3", "output": "0.3"}
+    for name, scale in scales.items():
+        page.get_by_label(f"{name.title()} scale").fill(scale)
+    for given in (scales, {name: scales[name] for name in ("input", "output")}):
+        page.get_by_label("Weight scale").fill(given.get("weight", ""))
+        expected = {}
+        for scheme in [scheme["name"] for scheme in client.get("/v1/schemes").json()["schemes"]]:
+            body = {"scales": [given], "scheme": scheme}
+            expected[scheme] = client.post("/v1/parameters/multiplier", json=body).json()["results"][0]
+        cells = [str(each[name]) for each in expected.values() for name in ("multiplier", "shift", "represented")]
+        expect(page.locator("tbody td:nth-child(-n+4)")).to_have_text(cells)
+        # The factor is that of each scheme's own precision.
+        factors = {each["factor"] for each in expected.values()}
+        assert len(factors) > 1
+        assert set(page.locator(".factors dt").all_text_contents()) == factors
+    page.get_by_label("Output scale").fill("-")
+    page.get_by_role("alert").filter(has_text="not a number").wait_for()
+    page.reload()
+    expect(page.get_by_label("Output scale")).to_have_value("-")

@@ -29,7 +29,13 @@ ACCESSIBLE = {
     "identify-excluded": "/#identify?" + _requantized("585 125", "1 -1"),
     "identify-unexplained": "/#identify?" + _requantized("585 7984 -12", "1 31 -2"),
     "multiplier": "/#multiplier?factor=3",
+    "multiplier-scales": "/#multiplier?from=scales",
     "type": "/#type",
+    "integer": "/#integer",
+    "blocks": "/#blocks",
+    "calibration": "/#calibration",
+    "vectors": "/#vectors",
+    "refused": "/#quantize?numbers=0.25+100+nan+1.25",
     "docs": "/docs",
     "docs-operation": "/docs#/npy/quantizeNpy",
 }

@@ -1,15 +1,18 @@
 /** The page: the view that the address names, what all views share, and the panels below them. */
 import { Api } from "./service/api.js";
 import { element, fill } from "./dom.js";
+import { explainFocused } from "./fields/explanation_line.js";
 import { ServiceStatus } from "./service/status.js";
 import { readFragment, statesOf, writeFragment } from "./state.js";
 import { TokenForm } from "./service/token_form.js";
 import { PANELS, VIEWS } from "./views/index.js";
+import { referenceLinks } from "./views/reference_links.js";
 
 const main = document.getElementById("main");
 const navigation = document.getElementById("views");
 const announcements = document.getElementById("announcements");
 const panels = document.getElementById("call");
+const reference = document.getElementById("reference");
 
 const tokens = new TokenForm(document.getElementById("token"));
 const api = new Api(
@@ -37,6 +40,7 @@ function show() {
   document.title = `${view.title} · Requant playground`;
   fill(main);
   fill(panels);
+  fill(reference, referenceLinks(view.reference));
   showNavigation();
   render(shown);
 }
@@ -107,5 +111,6 @@ async function copyLink(event) {
   setTimeout(() => (event.target.textContent = "Copy link"), 2000);
 }
 
+explainFocused(document.getElementById("field-explanation"));
 window.addEventListener("hashchange", show);
 show();

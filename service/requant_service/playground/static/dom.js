@@ -1,3 +1,5 @@
+import { explanationOf } from "./fields/explanations.js";
+
 /**
  * An element with attributes, listeners and children.
  *
@@ -37,12 +39,31 @@ function freshId(prefix) {
   return `${prefix}-${ids}`;
 }
 
-/** A labelled control: the label above it, a hint below it. */
+/** A labelled control: the label above it, a hint below it, and a sentence that is shown while it has the focus. */
 export function field(label, control, hint) {
   control.id ||= freshId("field");
   const hinted = hint && element("p", { class: "hint", id: `${control.id}-hint` }, hint);
-  if (hinted) control.setAttribute("aria-describedby", hinted.id);
-  return element("div", { class: "field" }, element("label", { for: control.id }, label), control, hinted);
+  const explained = explanation(label, control);
+  describeBy(control, hinted, explained);
+  return element("div", { class: "field" }, element("label", { for: control.id }, label), control, hinted, explained);
+}
+
+/** A labelled checkbox. */
+export function checkbox(label, checked, onchange) {
+  const box = element("input", { type: "checkbox", id: freshId("field"), checked, onchange: () => onchange(box.checked) });
+  const explained = explanation(label, box);
+  describeBy(box, explained);
+  return element("label", { class: "check" }, box, ` ${label}`, explained);
+}
+
+function explanation(label, control) {
+  return element("span", { class: "explained", id: `${control.id}-explained`, hidden: true }, explanationOf(label));
+}
+
+/** Let elements that have ids describe a control, beside those that do. */
+export function describeBy(control, ...elements) {
+  const ids = [control.getAttribute("aria-describedby"), ...elements.map((each) => each?.id)];
+  control.setAttribute("aria-describedby", ids.filter(Boolean).join(" "));
 }
 
 /** What is entered, shown beside the title of a group of controls. */

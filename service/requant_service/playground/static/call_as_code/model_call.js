@@ -24,9 +24,9 @@ export function modelCall({ path, body }) {
 const MODELS = {
   "/v1/quantize": (body) => conversion("quantize", body),
   "/v1/requantize": (body) => conversion("requantize", body),
-  "/v1/parameters/multiplier": ({ factors, scheme }) => ({
+  "/v1/parameters/multiplier": ({ factors, scales, scheme }) => ({
     model: "derive_multiplier",
-    inputs: [vector("factor", "FP64", factors)],
+    inputs: factors ? [vector("factor", "FP64", factors)] : scaleSides(scales).map(([side, values]) => vector(`${side}_scale`, "FP64", values)),
     parameters: { scheme },
   }),
   "/v1/types/translate": (body) => ({ model: "translate_type", inputs: [], parameters: body }),
@@ -48,8 +48,13 @@ function vector(name, datatype, values) {
   return { name, datatype, shape: [values.length], values };
 }
 
+/** The scales of each side that has any. */
+export function scaleSides(scales) {
+  return ["input", "weight", "output"].filter((side) => side in scales[0]).map((side) => [side, scales.map((each) => each[side])]);
+}
+
 /** What the elements are stored as: integers of 8 bits and more, or floats of 16. */
-function datatypeOf(element) {
+export function datatypeOf(element) {
   const stored = storageOf(element);
   if (stored in FLOAT_DATATYPES) return FLOAT_DATATYPES[stored];
   const width = INTEGER_DATATYPES.find((each) => bitsOf(stored) <= each);

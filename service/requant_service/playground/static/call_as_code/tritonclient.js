@@ -1,8 +1,6 @@
-import { jsonText } from "../service/api.js";
 import { pythonLiteral } from "./literals.js";
 import { modelCall } from "./model_call.js";
-
-const DTYPES = { FP16: "np.float16", BF16: "ml_dtypes.bfloat16", FP32: "np.float32", FP64: "np.float64" };
+import { arrayOf } from "./numpy_arrays.js";
 
 /** @returns {string} the call as a program that uses NVIDIA's client, or why there is none */
 export function tritonclientProgram(call, { base, token }) {
@@ -38,18 +36,4 @@ function client(base) {
 
 function inferInput({ name, datatype }) {
   return `triton.InferInput("${name}", ${name}.shape, "${datatype}").set_data_from_numpy(${name})`;
-}
-
-function arrayOf({ datatype, shape, values }) {
-  const dtype = DTYPES[datatype] ?? `np.${datatype.toLowerCase()}`;
-  const reshaped = shape.length === 1 ? "" : `.reshape(${pythonLiteral(shape)})`;
-  return `np.array([${values.map(number).join(", ")}], ${dtype})${reshaped}`;
-}
-
-// Numbers that JSON cannot write are texts, and so are factors.
-function number(value) {
-  if (typeof value !== "string") return jsonText(value);
-  const text = JSON.stringify(value.trim());
-  if (/^[-+]?0x/i.test(value.trim())) return `float.fromhex(${text})`;
-  return /^[-+]?\d+(\.\d*)?(e[-+]?\d+)?$/i.test(value.trim()) ? value.trim() : `float(${text})`;
 }

@@ -1,5 +1,5 @@
 import { storedText } from "../conversion/bits.js";
-import { breakable, button, element, fill } from "../dom.js";
+import { breakable, button, checkbox, element, fill } from "../dom.js";
 import { differing, referenceOf } from "./differences.js";
 
 const ROWS_AT_ONCE = 100;
@@ -34,9 +34,13 @@ export class ComparisonTable {
 
   /** @param {string[]} numbers what was converted, as texts */
   show(numbers, conversions, parsed) {
+    const more = this.#data?.numbers === numbers ? this.#shown : ROWS_AT_ONCE;
     this.#data = { numbers, conversions, parsed, marks: differing(conversions) };
-    this.#shown = ROWS_AT_ONCE;
+    this.#shown = more;
+    // Columns arrive one after the other: who is at a row stays there.
+    const focused = [...this.#rows].find(([, row]) => row.contains(document.activeElement))?.[0];
     this.#draw();
+    this.#rows.get(focused)?.querySelector("button").focus();
   }
 
   /** Mark the chosen element's row. */
@@ -75,18 +79,13 @@ export class ComparisonTable {
   }
 
   #filter(only) {
-    const box = element("input", {
-      type: "checkbox",
-      checked: only,
-      onchange: () => {
-        this.#filtered = box.checked ? "only" : "all";
-        this.#onFilter(box.checked);
-        this.#draw();
-        this.choose(this.#chosen);
-        this.node.querySelector("input").focus();
-      },
+    return checkbox("Only elements that differ", only, (checked) => {
+      this.#filtered = checked ? "only" : "all";
+      this.#onFilter(checked);
+      this.#draw();
+      this.choose(this.#chosen);
+      this.node.querySelector("input").focus();
     });
-    return element("label", { class: "check" }, box, " Only elements that differ");
   }
 
   #head() {
@@ -105,6 +104,7 @@ export class ComparisonTable {
             { scope: "col", class: "number" },
             breakable(conversion.profile),
             conversions.length > 1 && conversion === referenceOf(conversions) && element("span", { class: "reference" }, "reference"),
+            conversion.pending && !conversion.stored && element("span", { class: "reference" }, "being computed…"),
           ),
         ),
       ),
@@ -129,13 +129,13 @@ export class ComparisonTable {
   }
 
   #cell(conversion, reference, index) {
-    if (conversion.problem) return element("td", { class: "number none" }, "–");
-    const unlike = conversion.stored[index] !== reference.stored[index];
+    if (!conversion.stored) return element("td", { class: "number none" }, conversion.pending ? "…" : "–");
+    const unlike = reference !== undefined && conversion.stored[index] !== reference.stored[index];
     return element(
       "td",
       { class: unlike ? "number unlike" : "number" },
       unlike && element("span", { class: "mark", "aria-hidden": "true" }, "≠ "),
-      storedText(conversion.stored[index], this.#data.parsed),
+      conversion.undefinedAt.has(index) ? element("span", { class: "refused", title: conversion.undefinedAt.get(index) }, "refused") : storedText(conversion.stored[index], this.#data.parsed),
       unlike && element("span", { class: "unseen" }, ` unlike ${reference.profile}`),
     );
   }

@@ -16,8 +16,10 @@ export function countsTable(conversions) {
   );
 }
 
-function row({ profile, report, error }) {
-  const { max_absolute_error: largest, mean_absolute_error: mean, sqnr_db: sqnr } = error;
+function row({ profile, report, error, pending }) {
+  // While it is measured there is no error, and where nothing is defined there will be none.
+  const { max_absolute_error: largest, mean_absolute_error: mean, sqnr_db: sqnr } = error ?? {};
+  const none = pending ? "…" : "–";
   return element(
     "tr",
     {},
@@ -25,12 +27,11 @@ function row({ profile, report, error }) {
     [report.saturated_low, report.saturated_high, report.nan].map((count) =>
       element("td", { class: count ? "number some" : "number" }, String(count)),
     ),
-    [largest, mean].map((error) => element("td", { class: "number" }, measure(error))),
-    element("td", { class: "number" }, sqnr === undefined || sqnr === null ? "–" : `${measure(sqnr)} dB`),
+    [largest, mean].map((error) => element("td", { class: "number" }, measure(error) ?? none)),
+    element("td", { class: "number" }, measure(sqnr)?.concat(" dB") ?? none),
   );
 }
 
 function measure(value) {
-  if (value === undefined || value === null) return "–";
-  return errorText(Number(value)).replace(/^\+/, "");
+  return value === undefined || value === null ? undefined : errorText(Number(value)).replace(/^\+/, "");
 }

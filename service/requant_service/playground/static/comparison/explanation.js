@@ -5,27 +5,49 @@ import { quantizeBody } from "../conversion/convert.js";
 /** Elements of a tensor that the service explains. */
 export const MAX_EXPLAINED = 256;
 
-/**
- * The steps of one element in each profile.
- * @param {number} index of the element
- * @returns {Promise<Array<{profile: string, element: Object, problem: Error}>>} for each profile that has results, its
- *   steps, or why there are none
- * @throws {Error} for a tensor that is too large to explain
- */
-export async function explainElement(api, index, { conversions, numbers, shape, typeText, parsed }, signal) {
-  const sample = sampleOf(index, numbers, shape, parsed);
-  const profiles = conversions.filter((each) => !each.problem).map((each) => each.profile);
-  return Promise.all(
-    profiles.map(async (profile) => {
-      const body = quantizeBody(profile, sample.numbers, sample.shape, typeText, parsed.expressed);
-      try {
-        const reply = await api.post("/v1/explain/quantize", body, { signal });
-        return { profile, element: reply.elements[sample.index] };
-      } catch (problem) {
-        return { profile, problem };
-      }
-    }),
-  );
+/** The steps of the elements of a tensor, each asked for once. */
+export class Explanations {
+  #api;
+  #given;
+  #signal;
+  #asked = new Map();
+
+  /** @param {{shape: number[], typeText: string, parsed: Object}} given of the tensor */
+  constructor(api, given, signal) {
+    this.#api = api;
+    this.#given = given;
+    this.#signal = signal;
+  }
+
+  /**
+   * The steps of one element in each profile.
+   * @param {number} index of the element
+   * @param {Conversion[]} conversions those that have results
+   * @returns {Promise<Array<{profile: string, element: Object, problem: Error}>>} for each its steps, or why there are none
+   * @throws {Error} for a tensor that is too large to explain
+   */
+  async of(index, conversions) {
+    return Promise.all(
+      conversions.map((conversion) => {
+        const key = `${index} ${conversion.profile}`;
+        if (!this.#asked.has(key)) this.#asked.set(key, this.#ask(index, conversion));
+        return this.#asked.get(key);
+      }),
+    );
+  }
+
+  async #ask(index, { profile, call, undefinedAt }) {
+    if (undefinedAt.has(index)) return { profile, problem: new Error(undefinedAt.get(index)) };
+    const { shape, typeText, parsed } = this.#given;
+    const sample = sampleOf(index, call.input.values, shape, parsed);
+    const body = quantizeBody(profile, sample.numbers, sample.shape, typeText, parsed.expressed);
+    try {
+      const reply = await this.#api.post("/v1/explain/quantize", body, { signal: this.#signal });
+      return { profile, element: reply.elements[sample.index] };
+    } catch (problem) {
+      return { profile, problem };
+    }
+  }
 }
 
 /** A tensor small enough to be explained that has the element: the tensor itself, the element alone, or one element per scale. */
@@ -50,8 +72,7 @@ export function sharedSteps(explained) {
 
 /**
  * The steps of the profiles in rows, so that the same kinds of steps stand side by side.
- * @returns {Array<{step: string, cells: Array<Object|undefined>, differs: boolean}>} a cell for each profile, and whether
- *   their numbers so far differ
+ * @returns {Array<{step: string, cells: Array<Object|undefined>}>} a cell for each profile
  */
 export function alignedSteps(explained) {
   const rows = [];
@@ -72,12 +93,7 @@ export function alignedSteps(explained) {
     }
     rows.splice(above + 1, 0, ...fresh);
   });
-  const last = explained.map(() => null);
-  return rows.map(({ step, cells }) => {
-    for (const [profile, cell] of Object.entries(cells)) last[profile] = cell;
-    const [first, ...others] = last.filter(Boolean);
-    return { step, cells: explained.map((_, profile) => cells[profile]), differs: others.some((other) => !sameNumber(first, other)) };
-  });
+  return rows.map(({ step, cells }) => ({ step, cells: explained.map((_, profile) => cells[profile]) }));
 }
 
 /** The next row of the same step and symbol; the zero point is added before rounding or after it, under two symbols. */
@@ -85,6 +101,33 @@ function rowOf({ step, symbol }, rows, above) {
   const found = rows.findIndex((row, at) => at > above && row.step === step && row.symbol === symbol);
   if (found >= 0 || step !== "add_zero_point") return found;
   return rows.findIndex((row, at) => at > above && row.step === step);
+}
+
+/**
+ * The first step of a profile whose number is not that of the reference: a step of each that has the same symbol, since
+ * profiles take their steps in different orders.
+ * @param {Object[]} steps of the profile
+ * @param {Object[]} reference steps of the reference
+ * @returns {Object|undefined} none if the profile computes the same numbers, or comes to another result by other steps only
+ */
+export function firstDifference(steps, reference) {
+  const places = new Map();
+  return steps.find((step) => {
+    if (step.symbol === SHIFT) return false;
+    const place = places.get(step.symbol) ?? 0;
+    places.set(step.symbol, place + 1);
+    const alike = reference.filter((each) => each.symbol === step.symbol && isWhole(each) === isWhole(step));
+    const other = alike[Math.min(place, alike.length - 1)];
+    return other !== undefined && !sameNumber(step, other);
+  });
+}
+
+// Each scheme counts it in its own way; r is the right shift of the whole product.
+const SHIFT = "shift";
+
+/** Whether a step's result is an integer: p is a product of integers in some schemes, a scaled number in others. */
+function isWhole({ precision }) {
+  return precision === "integer" || precision === "i32";
 }
 
 /** Whether two steps have the same result. Texts are the shortest that read back: numbers of two precisions may share one. */

@@ -1,6 +1,6 @@
 import { breakable, element, fill } from "../dom.js";
 import { enumerated } from "./differences.js";
-import { alignedSteps, groupedBySteps, sharedSteps } from "./explanation.js";
+import { alignedSteps, firstDifference, groupedBySteps, sharedSteps } from "./explanation.js";
 import { stepsInWords } from "./sentence.js";
 
 /** Why profiles store an element differently: in sentences, and step by step side by side. */
@@ -73,8 +73,10 @@ export class Reason {
   }
 
   #table(explained) {
-    const rows = alignedSteps(explained);
-    const parting = rows.findIndex((row) => row.differs);
+    const [{ element: reference }, ...others] = explained;
+    const parting = new Set(others.map(({ element: each }) => firstDifference(each.steps, reference.steps)));
+    // By other steps only: then the result is where they part.
+    const parts = (each) => each.result !== reference.result && !each.steps.some((step) => parting.has(step));
     return element(
       "div",
       { class: "scroll whole", tabindex: "0", role: "region", "aria-label": "The steps of each profile, side by side" },
@@ -84,18 +86,18 @@ export class Reason {
         element(
           "thead",
           {},
-          element("tr", {}, element("th", { scope: "col" }, "Step"), explained.map(({ profile }) => element("th", { scope: "col" }, breakable(profile)))),
+          element("tr", {}, element("th", { scope: "col" }, "Step"), explained.map(({ profile }, at) => element("th", { scope: "col" }, breakable(profile), at === 0 && others.length > 0 && element("span", { class: "reference" }, "reference")))),
         ),
         element(
           "tbody",
           {},
-          rows.map((row, at) => stepRow(row, at === parting)),
+          alignedSteps(explained).map((row) => stepRow(row, parting)),
           element(
             "tr",
             { class: "stored" },
             element("th", { scope: "row" }, "stored"),
             explained.map(({ element: each }) =>
-              element("td", {}, element("strong", {}, this.#stored(each.result)), each.saturated && ` saturated ${each.saturated}`),
+              element("td", { class: parts(each) && "parting" }, element("strong", {}, this.#stored(each.result)), each.saturated && ` saturated ${each.saturated}`, parts(each) && partingMark()),
             ),
           ),
         ),
@@ -108,13 +110,18 @@ function problemNote({ profile, problem }) {
   return element("p", { class: "note" }, "No steps for ", element("strong", {}, profile), `: ${problem.message}.`);
 }
 
+/** @param {Set<Object>} parting the steps at which profiles part from the reference */
 function stepRow({ step, cells }, parting) {
   return element(
     "tr",
-    { class: parting ? "parting" : "" },
-    element("th", { scope: "row" }, step.replaceAll("_", " "), parting && element("span", { class: "parting-mark" }, "◆ first difference")),
-    cells.map((cell) => element("td", {}, stepCell(cell))),
+    {},
+    element("th", { scope: "row" }, step.replaceAll("_", " ")),
+    cells.map((cell) => (cell && parting.has(cell) ? element("td", { class: "parting" }, stepCell(cell), partingMark()) : element("td", {}, stepCell(cell)))),
   );
+}
+
+function partingMark() {
+  return element("span", { class: "parting-mark" }, "◆ first difference");
 }
 
 /** What all profiles do, in words. */

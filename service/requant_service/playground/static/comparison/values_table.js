@@ -19,11 +19,15 @@ export class ValuesTable {
     const heads = ["Element", "x", "Stored", "Bits", "Real value", "Error in steps"];
     const rows = numbers.slice(0, count).map((x, index) => {
       const stored = conversion.stored[index];
+      const texts =
+        stored === null
+          ? ["refused", "–", "–", "–"]
+          : [storedText(stored, parsed), bitsText(stored, parsed.bits), realText(conversion.reals[index]), errorText(errors[index])];
       return element(
         "tr",
         {},
         element("th", { scope: "row" }, String(index)),
-        [realText(x), storedText(stored, parsed), bitsText(stored, parsed.bits), realText(conversion.reals[index]), errorText(errors[index])].map(
+        [realText(x), ...texts].map(
           (text) => element("td", { class: "number" }, text),
         ),
       );

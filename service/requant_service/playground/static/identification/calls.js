@@ -1,10 +1,10 @@
 /** Calls as the page has them, their text in the address, and as a request has them. */
 import { tensorText } from "../conversion/convert.js";
-import { readShape } from "../conversion/shape.js";
 import { MAX_TYPED } from "../numbers/array_field.js";
 import { readJsonNumbers } from "../numbers/number_list.js";
+import { argumentsOf, dataOf, saying } from "../operations/arguments.js";
+import { OPERATIONS } from "../operations/operations.js";
 import { tensorType } from "../type/tensor_text.js";
-import { OPERATIONS } from "./operations.js";
 
 const MAX_CALLS = 64;
 
@@ -31,7 +31,8 @@ export function callsOf(text) {
     .map((each) => ({ operation: each.operation, arguments: textsOf(each.arguments), observed: textsOf(each.observed), files: {} }));
 }
 
-function textsOf(given) {
+/** The texts by name of an object that may be anything. */
+export function textsOf(given) {
   const pairs = given && typeof given === "object" ? Object.entries(given) : [];
   return Object.fromEntries(pairs.filter(([, text]) => typeof text === "string"));
 }
@@ -44,11 +45,7 @@ export function textOfCalls(calls) {
 /** @returns {Object} a call of a request. @throws {Error} that says which part is missing or wrong */
 export function requestOf(call) {
   const { arguments: parts, outputs } = OPERATIONS[call.operation];
-  const given = {};
-  for (const part of parts) {
-    const value = saying(part.label, () => argumentOf(part, call));
-    if (value !== undefined) given[part.name] = value;
-  }
+  const given = argumentsOf(parts, call);
   const observed = {};
   for (const name of outputs) {
     const value = saying("Observed", () => observedOf(name, call));
@@ -56,44 +53,6 @@ export function requestOf(call) {
   }
   if (Object.keys(observed).length === 0) throw new Error("Enter what was observed.");
   return { operation: call.operation, arguments: given, observed };
-}
-
-function saying(label, read) {
-  try {
-    return read();
-  } catch (error) {
-    throw new Error(`${label}: ${error.message}`);
-  }
-}
-
-function argumentOf({ name, kind, optional }, call) {
-  const text = (call.arguments[name] ?? "").trim();
-  if (text === "" && !call.files[name]) {
-    if (optional) return undefined;
-    throw new Error(kind === "tensor" || kind === "numbers" ? "enter at least one number." : "required.");
-  }
-  switch (kind) {
-    case "tensor":
-      return tensorOf(name, call);
-    case "numbers":
-      return readJsonNumbers(text, MAX_TYPED);
-    case "number":
-      return readJsonNumbers(text, 1)[0];
-    case "flag":
-      return true;
-    default:
-      return text;
-  }
-}
-
-function tensorOf(name, call) {
-  const type = call.arguments[`${name}.type`] ?? "";
-  if (type.trim() === "") throw new Error("enter a type.");
-  const shape = (call.arguments[`${name}.shape`] ?? "").trim();
-  const file = call.files[name];
-  const values = file ? null : readJsonNumbers(call.arguments[name], MAX_TYPED);
-  const sizes = shape ? readShape(shape) : (file?.shape ?? [values.length]);
-  return { type: tensorType(type).dimensions ? type.trim() : tensorText(sizes, type.trim()), ...dataOf(file, values) };
 }
 
 function observedOf(name, call) {
@@ -106,18 +65,6 @@ function observedOf(name, call) {
 /** What a file holds need not be what the output is stored as: dumps have 8-bit numbers as int32, too. */
 function elementOf({ dtype }) {
   return `${{ i: "i", u: "ui", f: "f" }[dtype[0]]}${8 * Number(dtype.slice(1))}`;
-}
-
-function dataOf(file, values) {
-  return file ? { data: base64(file.bytes) } : { values };
-}
-
-const PIECE = 0x8000;
-
-function base64(bytes) {
-  let text = "";
-  for (let at = 0; at < bytes.length; at += PIECE) text += String.fromCharCode(...bytes.subarray(at, at + PIECE));
-  return btoa(text);
 }
 
 /** The outputs of a call that were observed. */

@@ -70,7 +70,8 @@ function cArray({ name, type, values }) {
   return `/* ${type} */\n#include <math.h>\n#include <stdint.h>\n\nstatic const ${c} ${name}[${values.length}] = {${listed.join(", ")}};\n`;
 }
 
-function cLiteral(value, sort, bits, suffix) {
+/** A number of a sort and width as C writes it. */
+export function cLiteral(value, sort, bits, suffix) {
   if (sort !== "f") {
     // C has no negative literals: -2147483648 is a minus before a number that an int may not hold.
     const least = bits >= 32 && sort === "i" && BigInt(String(value)) === -(2n ** BigInt(bits - 1));

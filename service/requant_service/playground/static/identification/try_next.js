@@ -1,5 +1,5 @@
 /** Inputs that tell the consistent rules apart, to download; and what the device gave for them. */
-import { button, element, select } from "../dom.js";
+import { button, element, field, select } from "../dom.js";
 import { ArrayField } from "../numbers/array_field.js";
 import { observedOutputs } from "./calls.js";
 import { letter } from "./candidates.js";
@@ -101,7 +101,6 @@ function downloads({ tensors }, index) {
     form = FORMS.find((each) => each.ending === ending);
     show();
   });
-  forms.setAttribute("aria-label", "Form of the files");
   show();
-  return element("div", { class: "downloads" }, forms, buttons);
+  return element("div", { class: "downloads" }, field("Form of the files", forms), buttons);
 }

@@ -1,6 +1,6 @@
 import { button, element, field, fill } from "../dom.js";
 import { readAnyNpy } from "./npy.js";
-import { takesNpyFile } from "./npy_file.js";
+import { takesNpyFile } from "../fields/file_drop.js";
 import { numberText } from "./number_list.js";
 
 /** So many numbers may be typed; the service takes no more as JSON numbers, unless it is configured to. */

@@ -1,7 +1,7 @@
 import { element, field, fill, select } from "../dom.js";
 import { generate, KINDS } from "./generate.js";
 import { readNpy } from "./npy.js";
-import { takesNpyFile } from "./npy_file.js";
+import { takesNpyFile } from "../fields/file_drop.js";
 import { numberText, readNumbers } from "./number_list.js";
 
 const PAUSE_MILLISECONDS = 250;

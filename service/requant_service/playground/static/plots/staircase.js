@@ -1,4 +1,4 @@
-import { element, fill } from "../dom.js";
+import { checkbox, element, fill } from "../dom.js";
 import { convertAll } from "../conversion/convert.js";
 import { colour, lookOf } from "./palette.js";
 import { axis, Plot } from "./plot.js";
@@ -48,7 +48,7 @@ export class Staircase {
     const range = this.#rangeShown(whole, Number(parsed.scales[0]));
     const xs = Array.from({ length: SAMPLES }, (_, index) => range[0] + ((range[1] - range[0]) * index) / (SAMPLES - 1));
     const names = series.map(({ profile }) => profile);
-    const stairs = await convertAll(this.#api, names, { numbers: xs, shape: [SAMPLES], typeText, parsed }, signal);
+    const stairs = await convertAll(this.#api, names, { numbers: xs, shape: [SAMPLES], typeText, parsed, ascending: true }, signal);
     if (signal.aborted) return;
     const data = [xs, ...stairs.map((each) => each.reals ?? xs.map(() => null))];
     fill(this.#caption, "The dequantized value against x. The markers are the numbers; the grey line is x itself.");
@@ -68,8 +68,7 @@ export class Staircase {
       return whole;
     }
     if (!this.#zoom.firstChild) {
-      const box = element("input", { type: "checkbox", checked: this.#around, onchange: () => this.#zoomed(box.checked) });
-      fill(this.#zoom, element("label", { class: "check" }, box, " Only around the chosen element"));
+      fill(this.#zoom, checkbox("Only around the chosen element", this.#around, (around) => this.#zoomed(around)));
     }
     return this.#around ? [x - STEPS_AROUND * step, x + STEPS_AROUND * step] : whole;
   }

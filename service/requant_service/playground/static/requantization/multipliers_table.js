@@ -1,3 +1,4 @@
+import { answered } from "../comparison/differences.js";
 import { element } from "../dom.js";
 import { nameOf } from "./requantize.js";
 
@@ -6,7 +7,7 @@ const HEADS = ["Profile or scheme", "Multiplier", "Shift", "Saturated low", "Sat
 
 /** The multiplier and shift that each profile or scheme used, and what saturated. */
 export function multipliersTable(requantizations) {
-  const done = requantizations.filter((each) => !each.problem);
+  const done = answered(requantizations);
   if (done.length === 0) return null;
   return element(
     "div",

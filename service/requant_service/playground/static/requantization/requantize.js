@@ -1,5 +1,7 @@
 /** Integers requantized by several profiles, or schemes that replace a profile's own. */
+import { answersAsTheyCome } from "../conversion/answers.js";
 import { tensorText } from "../conversion/convert.js";
+import { askAboutDefined } from "../conversion/undefined_elements.js";
 
 const SCHEME = "scheme ";
 
@@ -31,26 +33,33 @@ function requantizeBody(label, { shape, values, inputType, outputType, multiplie
 /**
  * @typedef {Object} Requantization
  * @property {string} profile the label of the profile or scheme
- * @property {Object} call the body for /v1/requantize
- * @property {Array<number>} stored
+ * @property {boolean} [pending] instead of results: whether they are still to come
+ * @property {Object} call the body for /v1/requantize that was answered
+ * @property {Array<number|null>} stored null where the arithmetic is not defined
+ * @property {Map<number, string>} undefinedAt why, by the element
  * @property {{multiplier: number, shift: number}[]} multipliers
  * @property {Object} report
  * @property {Object[]} elements the steps of each element
  * @property {Error} [problem] instead of results
  */
 
-/** @returns {Promise<Requantization[]>} in the order of the labels */
-export function requantizeAll(api, labels, given, signal) {
-  return Promise.all(
-    labels.map(async (label) => {
-      const call = requantizeBody(label, given);
-      try {
-        const { output, multipliers, report, elements } = await api.post("/v1/explain/requantize", call, { signal });
-        return { profile: label, call, stored: output.values, multipliers, report, elements };
-      } catch (problem) {
-        if (signal.aborted) throw problem;
-        return { profile: label, call, problem };
-      }
-    }),
-  );
+/**
+ * @param {function(Requantization[]): void} onProgress called with what there is before all of it is
+ * @returns {Promise<Requantization[]>} in the order of the labels
+ */
+export function requantizeAll(api, labels, given, signal, onProgress) {
+  const ask = async (profile) => {
+    const call = requantizeBody(profile, given);
+    const bodyOf = (values) => ({ ...call, input: { ...call.input, values } });
+    try {
+      const { reply, values, undefinedAt } = await askAboutDefined(given.values, (each) => api.post("/v1/explain/requantize", bodyOf(each), { signal }));
+      const { output, multipliers, report, elements } = reply;
+      const stored = output.values.map((value, index) => (undefinedAt.has(index) ? null : value));
+      return { profile, call: bodyOf(values), stored, undefinedAt, multipliers, report, elements };
+    } catch (problem) {
+      if (signal.aborted) throw problem;
+      return { profile, call, problem };
+    }
+  };
+  return answersAsTheyCome(labels, ask, (requantizations) => signal.aborted || onProgress(requantizations));
 }

@@ -20,6 +20,7 @@ class Problem extends Error {
     this.hint = body.hint ?? "";
     this.caret = body.caret ?? "";
     this.offset = body.offset;
+    this.index = body.index;
     this.errors = body.errors ?? [];
   }
 }
@@ -55,6 +56,12 @@ export class Api {
     return this.#call(path, { method: "POST", headers, body: jsonText(body), signal });
   }
 
+  /** Return the reply as it is, for one that is a file. @throws {Problem} */
+  async file(path, body, { signal } = {}) {
+    const headers = { "content-type": "application/json" };
+    return this.#call(path, { method: "POST", headers, body: jsonText(body), signal }, (reply) => reply.blob());
+  }
+
   /** Return what /healthz says, whatever its status; null if nothing answers. */
   async health() {
     try {
@@ -65,21 +72,21 @@ export class Api {
     }
   }
 
-  async #call(path, options) {
+  async #call(path, options, read = bodyOf) {
     let slow = false;
     const timer = setTimeout(() => {
       slow = true;
       this.#count(1);
     }, PATIENCE_MILLISECONDS);
     try {
-      return await this.#tries(path, options);
+      return await this.#tries(path, options, read);
     } finally {
       clearTimeout(timer);
       if (slow) this.#count(-1);
     }
   }
 
-  async #tries(path, options) {
+  async #tries(path, options, read) {
     for (let tries = 1; ; tries += 1) {
       const reply = await this.#send(path, options);
       if (reply.status === 401) {
@@ -87,9 +94,8 @@ export class Api {
       } else if (reply.status === 503 && tries < MAX_TRIES) {
         await pause(reply.headers.get("retry-after"), options.signal);
       } else {
-        const body = await bodyOf(reply);
-        if (!reply.ok) throw new Problem(reply.status, body);
-        return body;
+        if (!reply.ok) throw new Problem(reply.status, await bodyOf(reply));
+        return await read(reply);
       }
     }
   }

@@ -1,4 +1,5 @@
-import { element, field, fill, select } from "../dom.js";
+import { describeBy, element, field, fill, select } from "../dom.js";
+import { ModelFilePane } from "../model_files/pane.js";
 import { partsOf, textOf } from "./mlir_text.js";
 
 const STORAGES = "i8 u8 i4 u4 i2 u2 i16 u16 i32 u32 f8E4M3FN f8E5M2 f4E2M1FN".split(" ");
@@ -39,9 +40,9 @@ export class TypeEditor {
       autocomplete: "off",
       oninput: () => this.#later(true),
     });
-    this.node = element("div", { class: "type-editor" }, field("Type in MLIR syntax", this.#text), this.#message, this.#form);
+    this.node = element("div", { class: "type-editor" }, field("Type in MLIR syntax", this.#text), this.#message, this.#form, new ModelFilePane((taken) => this.#take(taken)).node);
     this.#message.id = `${this.#text.id}-message`;
-    this.#text.setAttribute("aria-describedby", this.#message.id);
+    describeBy(this.#text, this.#message);
   }
 
   /** Ask the service about the text as it is. */
@@ -58,6 +59,11 @@ export class TypeEditor {
     if (this.#signal.aborted || this.#latest !== text) return;
     if (parsed) this.#accept(parsed, fillsForm);
     this.#onType(text, parsed);
+  }
+
+  #take(text) {
+    this.#text.value = text;
+    this.parse();
   }
 
   #later(fillsForm) {

@@ -3,13 +3,14 @@ import { consistentGroups, excludedTable, leftOut, summaryOf, unexplained } from
 import { CallEditor } from "../identification/call_editor.js";
 import { callsOf, nextCall, requestOf, textOfCalls } from "../identification/calls.js";
 import { DEFAULT, EXAMPLES } from "../identification/examples.js";
-import { emptyCall } from "../identification/operations.js";
+import { emptyCall } from "../operations/operations.js";
 import { tryNext } from "../identification/try_next.js";
 import { exampleLinks } from "./example_links.js";
 
 export const identify = {
   id: "identify",
   title: "Identify",
+  reference: ["/v1/identify"],
   initialState: { calls: DEFAULT, suspects: "" },
   patterns: { suspects: /^[\w\s,.-]{0,4000}$/ },
   render(root, state, context) {

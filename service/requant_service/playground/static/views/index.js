@@ -3,6 +3,7 @@
  *
  * A view is an object of
  * - `id`: its name in the address; `title`: its name in the navigation;
+ * - `reference`: paths of the operations behind it, which the API reference describes;
  * - `initialState`: texts by name, all of them in the address;
  * - `patterns`: by the name of a state, what its text in the address has to match, unless any text will do;
  * - `carries` (optional): names of states that are kept when the view changes, if both views carry them;
@@ -19,11 +20,15 @@
  * A panel has `render(root, call, context)`, called whenever `lastCall` changes.
  */
 import { callAsCode } from "../call_as_code/panel.js";
+import { blocks } from "./blocks.js";
+import { calibration } from "./calibration.js";
 import { identify } from "./identify.js";
+import { integer } from "./integer.js";
 import { multiplier } from "./multiplier.js";
 import { quantize } from "./quantize.js";
 import { requantize } from "./requantize.js";
 import { type } from "./type.js";
+import { vectors } from "./vectors.js";
 
-export const VIEWS = [quantize, requantize, identify, multiplier, type];
+export const VIEWS = [quantize, requantize, integer, blocks, calibration, multiplier, vectors, identify, type];
 export const PANELS = [callAsCode];

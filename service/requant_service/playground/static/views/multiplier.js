@@ -1,29 +1,63 @@
 import { copyButton } from "../call_as_code/copy_button.js";
-import { element, field, fill } from "../dom.js";
+import { element, field, fill, select } from "../dom.js";
 import { derivedBySchemes } from "../requantization/derived_multipliers.js";
 import { latest } from "../requantization/latest.js";
 
 const PATH = "/v1/parameters/multiplier";
+const SCALES = [
+  ["input", "Input scale"],
+  ["weight", "Weight scale"],
+  ["output", "Output scale"],
+];
 const COLUMNS = ["Scheme", "Multiplier", "Shift", "Represented value", "Relative error"];
 
 export const multiplier = {
   id: "multiplier",
   title: "Multiplier and shift",
-  initialState: { factor: "0.0123", scheme: "litert" },
-  patterns: { scheme: /^\w{1,100}$/ },
+  reference: ["/v1/parameters/multiplier", "/v1/schemes"],
+  initialState: { factor: "0.0123", scheme: "litert", from: "", input: "0.0235", weight: "0.0047", output: "0.0611" },
+  patterns: { scheme: /^\w{1,100}$/, from: /^(|scales)$/ },
 
   async render(root, state, context) {
-    const factor = element("input", {
-      type: "text",
-      value: state.factor,
-      spellcheck: "false",
-      autocomplete: "off",
-      autocapitalize: "off",
-      oninput: () => {
-        context.set({ factor: factor.value });
-        update();
+    const number = (name) => {
+      const input = element("input", {
+        type: "text",
+        value: state[name],
+        spellcheck: "false",
+        autocomplete: "off",
+        autocapitalize: "off",
+        oninput: () => {
+          context.set({ [name]: input.value });
+          update();
+        },
+      });
+      return input;
+    };
+    const factor = number("factor");
+    const scales = SCALES.map(([name]) => number(name));
+    const numbers = element("div", { class: "group" });
+    const showNumbers = () =>
+      fill(
+        numbers,
+        state.from === "scales"
+          ? [SCALES.map(([, label], place) => field(label, scales[place])), element("p", { class: "hint" }, "The factor is input × weight / output, which each scheme computes in its own precision. Without a weight scale it is input / output.")]
+          : field("Real factor", factor, "Decimal or C99 hexadecimal, such as 0.0123, 1e-3 or 0x1.8p-5. Read as binary64."),
+      );
+    const from = select(
+      [["", "the factor"], ["scales", "the scales"]],
+      state.from,
+      (chosen) => {
+        context.set({ from: chosen });
+        showNumbers();
+        update.now();
       },
-    });
+    );
+    const given = () => {
+      if (state.from !== "scales") return { factors: [factor.value.trim()] };
+      const named = SCALES.map(([name], place) => [name, scales[place].value.trim()]);
+      return { scales: [Object.fromEntries(named.filter(([name, value]) => value !== "" || name !== "weight"))] };
+    };
+    showNumbers();
     const problem = element("p", { class: "error", role: "alert" });
     const results = element("section", { class: "card" });
     fill(
@@ -48,7 +82,8 @@ export const multiplier = {
             "section",
             { class: "card" },
             element("h2", {}, "Factor"),
-            field("Real factor", factor, "Decimal or C99 hexadecimal, such as 0.0123, 1e-3 or 0x1.8p-5. Read as binary64."),
+            field("Given", from),
+            numbers,
             problem,
           ),
         ),
@@ -56,6 +91,7 @@ export const multiplier = {
       ),
     );
 
+    let rows = [];
     const showCall = () => {
       const choose = (scheme) => {
         context.set({ scheme });
@@ -63,19 +99,22 @@ export const multiplier = {
       };
       context.lastCall = {
         path: PATH,
-        body: { factors: [factor.value.trim()], scheme: state.scheme },
+        body: { ...given(), scheme: state.scheme },
+        fixed: fixedOf(rows.find(({ scheme }) => scheme.name === state.scheme)),
         choice: { label: "Scheme", names: schemes.map(({ name }) => name), name: state.scheme, choose },
       };
     };
     const update = latest(context.signal, async (signal) => {
+      rows = [];
       showCall();
-      const rows = await derivedBySchemes(context.api, schemes, factor.value.trim(), signal);
+      rows = await derivedBySchemes(context.api, schemes, given(), signal);
+      showCall();
       const refusals = new Set(rows.map((row) => row.refusal));
       const [refusal] = refusals.size === 1 ? refusals : [];
       problem.textContent = refusal ?? "";
-      factor.setAttribute("aria-invalid", refusal !== undefined);
+      for (const input of [factor, ...scales]) input.setAttribute("aria-invalid", refusal !== undefined);
       context.announce(summary(rows));
-      fill(results, refusal === undefined && resultsOf(rows, context.announce));
+      fill(results, refusal === undefined && resultsOf(rows, state.from === "scales", context.announce));
     });
 
     const { schemes } = await context.api.get("/v1/schemes", { signal: context.signal });
@@ -83,13 +122,18 @@ export const multiplier = {
   },
 };
 
+/** What the scheme's arithmetic in C needs. */
+function fixedOf(row) {
+  return row?.derived && { scheme: row.scheme.name, multipliers: [row.derived] };
+}
+
 function summary(rows) {
   const refused = rows.filter((row) => row.refusal !== undefined).length;
   if (!refused) return `All ${rows.length} schemes take this factor.`;
   return `${refused} of ${rows.length} schemes ${refused === 1 ? "refuses" : "refuse"} this factor.`;
 }
 
-function resultsOf(rows, announce) {
+function resultsOf(rows, derived, announce) {
   return [
     element(
       "div",
@@ -97,8 +141,19 @@ function resultsOf(rows, announce) {
       element("h2", { class: "summary" }, summary(rows)),
       copyButton("table", () => tabSeparated(rows), announce, "Copy table"),
     ),
+    derived && factorsOf(rows),
     table(rows, announce),
   ];
+}
+
+/** The factors that schemes computed: of each the schemes that have it. */
+function factorsOf(rows) {
+  const schemes = Map.groupBy(rows.filter((row) => row.derived), (row) => row.derived.factor);
+  return element(
+    "dl",
+    { class: "facts factors" },
+    [...schemes].map(([factor, of]) => [element("dt", {}, element("code", {}, factor)), element("dd", {}, schemes.size === 1 ? "the factor in all schemes" : of.map((row) => row.scheme.name).join(", "))]),
+  );
 }
 
 // On a phone each row is a card. A table with another display loses its semantics for screen readers unless it has roles.

@@ -1,9 +1,9 @@
 import { ComparisonTable } from "../comparison/comparison_table.js";
 import { countsTable } from "../comparison/counts_table.js";
-import { differenceSummary, differing } from "../comparison/differences.js";
+import { answered, differenceSummary, differing } from "../comparison/differences.js";
 import { EXAMPLES } from "../comparison/examples.js";
-import { explainElement } from "../comparison/explanation.js";
-import { problemNote } from "../comparison/problem_note.js";
+import { Explanations } from "../comparison/explanation.js";
+import { problemNotes } from "../comparison/problem_note.js";
 import { ProfilePicker } from "../comparison/profile_picker.js";
 import { Reason } from "../comparison/reason.js";
 import { ValuesTable } from "../comparison/values_table.js";
@@ -27,6 +27,7 @@ const MAX_NUMBERS = 4096;
 export const quantize = {
   id: "quantize",
   title: "Compare profiles",
+  reference: ["/v1/quantize", "/v1/dequantize", "/v1/compare", "/v1/explain/quantize", "/v1/profiles"],
   initialState: {
     type: "!quant.uniform<i8:f32, 0.5:3>",
     numbers: "-0.25 0.25 0.75 1.25",
@@ -76,6 +77,7 @@ class QuantizeView {
   #shown = null;
   #computing = null;
   #explaining = null;
+  #drawing = null;
 
   constructor(root, state, context) {
     this.#state = state;
@@ -171,37 +173,39 @@ class QuantizeView {
       const profiles = namesIn(state.profiles);
       if (profiles.length === 0) throw new Error("Choose a profile.");
       this.#results.setAttribute("aria-busy", "true");
-      const conversions = await convertAll(
-        this.#context.api,
-        profiles,
-        { numbers, shape, typeText: state.type, parsed, measured: true },
-        signal,
-      );
+      const given = { numbers, shape, typeText: state.type, parsed };
+      const run = { ...given, texts: numbers.map(realText), explanations: new Explanations(this.#context.api, given, signal), drawn: {}, signal };
+      const show = (conversions) => this.#show({ ...run, conversions });
+      const conversions = await convertAll(this.#context.api, profiles, { ...given, measured: true }, signal, show);
       if (signal.aborted) return;
-      this.#show({ numbers, shape, parsed, conversions, typeText: state.type, signal });
+      show(conversions);
+      this.#results.removeAttribute("aria-busy");
     } catch (problem) {
       if (!signal.aborted) this.#fail(problem);
     }
   }
 
+  /** Show what there is, of a run of which more may come. */
   #show(shown) {
     this.#shown = shown;
-    this.#results.removeAttribute("aria-busy");
     this.#results.classList.remove("stale");
-    const done = shown.conversions.filter((each) => !each.problem);
+    const { numbers, texts, shape, parsed, conversions, drawn } = shown;
+    const done = answered(conversions);
     this.#results.classList.toggle("empty", done.length === 0);
-    const { numbers, shape, parsed, conversions } = shown;
     const marks = differing(conversions);
     const summary = differenceSummary(conversions, marks);
     if (this.#summary.textContent !== summary) this.#context.announce(summary);
     fill(this.#summary, summary);
-    fill(this.#problems, conversions.filter((each) => each.problem).map(problemNote));
+    fill(this.#problems, problemNotes(conversions));
     if (done.length === 0) return;
-    this.#table.show(numbers.map(realText), conversions, parsed);
+    this.#table.show(texts, conversions, parsed);
     fill(this.#counts, countsTable(done));
-    shown.errors = new Map(done.map(({ profile, reals }) => [profile, errorsInSteps(numbers, reals, parsed, shape)]));
-    this.#histograms.show(done.map(({ profile }) => ({ profile, errors: shown.errors.get(profile) })));
-    this.#showDetail();
+    const real = dequantized(conversions);
+    if (real.length && isNew(drawn, "values", real)) {
+      drawn.errors = new Map(real.map(({ profile, reals }) => [profile, errorsInSteps(numbers, reals, parsed, shape)]));
+      this.#histograms.show(real.map(({ profile }) => ({ profile, errors: drawn.errors.get(profile) })));
+      this.#showDetail();
+    }
     const given = this.#state.element === "" ? -1 : Number(this.#state.element);
     const first = Math.max(marks.indexOf(true), 0);
     this.#explain(given >= 0 && given < numbers.length ? given : first);
@@ -209,20 +213,19 @@ class QuantizeView {
 
   /** Show one profile's values, of those that have any. */
   #showDetail() {
-    const { conversions, numbers, parsed, errors } = this.#shown;
-    const done = conversions.filter((each) => !each.problem);
+    const { conversions, numbers, parsed, drawn } = this.#shown;
+    const done = dequantized(conversions);
+    const focused = this.#detail.contains(document.activeElement);
     const detail = done.find((each) => each.profile === this.#state.detail) ?? done[0];
     const profiles = done.map(({ profile }) => profile);
     const choose = (profile) => {
       this.#context.set({ detail: profile });
       this.#showDetail();
     };
-    const picker = select(profiles, detail.profile, (profile) => {
-      choose(profile);
-      this.#detail.querySelector("select").focus();
-    });
+    const picker = select(profiles, detail.profile, choose);
     fill(this.#detail, element("h2", {}, "Values of one profile"), field("Profile", picker), this.#values.node);
-    this.#values.show(numbers, detail, errors.get(detail.profile), parsed);
+    if (focused) picker.focus();
+    this.#values.show(numbers, detail, drawn.errors.get(detail.profile), parsed);
     const choice = { label: "Profile", names: profiles, name: detail.profile, choose };
     this.#context.lastCall = { path: "/v1/quantize", body: detail.call, choice };
   }
@@ -240,12 +243,12 @@ class QuantizeView {
     this.#explaining?.abort();
     this.#explaining = new AbortController();
     const signal = AbortSignal.any([shown.signal, this.#explaining.signal]);
-    await Promise.all([this.#showReason(index, shown, signal), this.#showStaircase(index, shown, signal)]);
+    await Promise.all([this.#showReason(index, shown, signal), this.#showStaircase(index, shown)]);
   }
 
   async #showReason(index, shown, signal) {
     try {
-      const explained = await explainElement(this.#context.api, index, shown, signal);
+      const explained = await shown.explanations.of(index, answered(shown.conversions));
       if (signal.aborted) return;
       if (explained.length) this.#reason.show(index, inputText(shown.numbers[index], explained), explained, (result) => storedText(Number(result), shown.parsed));
       else this.#reason.clear();
@@ -254,19 +257,22 @@ class QuantizeView {
     }
   }
 
-  async #showStaircase(index, { numbers, shape, parsed, conversions }, signal) {
+  async #showStaircase(index, { numbers, shape, parsed, conversions, drawn, signal }) {
     const channel = channelOf(parsed, shape);
-    const done = conversions.filter((each) => !each.problem);
+    const done = dequantized(conversions);
+    if (done.length === 0 || !isNew(drawn, "staircase", done, index)) return;
     const series = done.map(({ profile, reals }) => ({
       profile,
       points: numbers.map((x, each) => [x, reals[each]]).filter((_, each) => channel(each) === channel(index)),
     }));
+    this.#drawing?.abort();
+    this.#drawing = new AbortController();
+    const latest = AbortSignal.any([signal, this.#drawing.signal]);
     const one = { ...parsed, scales: [parsed.scales[channel(index)]], zero_points: [parsed.zero_points[channel(index)]] };
-    if (done.length === 0) return;
     try {
-      await this.#staircase.show(series, typeOfChannel(parsed, channel(index)), one, signal);
+      await this.#staircase.show(series, typeOfChannel(parsed, channel(index)), one, latest);
     } catch (problem) {
-      if (!signal.aborted) throw problem;
+      if (!latest.aborted) throw problem;
     }
   }
 
@@ -282,6 +288,19 @@ class QuantizeView {
     this.#stale();
     this.#numbers.refuse(problem);
   }
+}
+
+/** Those whose stored numbers are dequantized, too. */
+function dequantized(conversions) {
+  return conversions.filter((each) => each.reals);
+}
+
+/** Whether something was not yet drawn of these conversions: while others come, it need not be drawn again. */
+function isNew(drawn, what, conversions, index = 0) {
+  const key = `${index} ${conversions.map(({ profile }) => profile)}`;
+  const before = drawn[what];
+  drawn[what] = key;
+  return key !== before;
 }
 
 /** x as it is given, and as the expressed type holds it. */

@@ -1,7 +1,7 @@
 import { ComparisonTable } from "../comparison/comparison_table.js";
-import { differenceSummary, differing } from "../comparison/differences.js";
+import { answered, differenceSummary, differing } from "../comparison/differences.js";
 import { MAX_EXPLAINED } from "../comparison/explanation.js";
-import { problemNote } from "../comparison/problem_note.js";
+import { problemNotes } from "../comparison/problem_note.js";
 import { ProfilePicker } from "../comparison/profile_picker.js";
 import { Reason } from "../comparison/reason.js";
 import { shapeFor } from "../conversion/shape.js";
@@ -13,12 +13,14 @@ import { latest } from "../requantization/latest.js";
 import { multipliersTable } from "../requantization/multipliers_table.js";
 import { isScheme, nameOf, requantizeAll, schemeLabel } from "../requantization/requantize.js";
 import { INDEX, NAMES, namesIn, ONLY_OR_ALL } from "../state.js";
+import { tensorType } from "../type/tensor_text.js";
 import { TypeEditor } from "../type/type_editor.js";
 import { exampleLinks } from "./example_links.js";
 
 export const requantize = {
   id: "requantize",
   title: "Requantize",
+  reference: ["/v1/requantize", "/v1/explain/requantize", "/v1/profiles", "/v1/schemes"],
   initialState: {
     input: "!quant.uniform<i32:f32, 0.00098>",
     output: "!quant.uniform<i8:f32, 0.25:-1>",
@@ -207,8 +209,12 @@ class RequantizeView {
         multipliers: this.#givenMultipliers(),
       };
       this.#results.setAttribute("aria-busy", "true");
-      const requantizations = await requantizeAll(this.#context.api, this.#chosen, given, signal);
-      if (!signal.aborted) this.#show(accumulators, requantizations, output);
+      const texts = accumulators.map(({ text }) => text);
+      const show = (requantizations) => this.#show(texts, requantizations, output);
+      const requantizations = await requantizeAll(this.#context.api, this.#chosen, given, signal, show);
+      if (signal.aborted) return;
+      show(requantizations);
+      this.#results.removeAttribute("aria-busy");
     } catch (problem) {
       if (!signal.aborted) this.#fail(problem);
     }
@@ -224,16 +230,15 @@ class RequantizeView {
     return [{ multiplier: integer("multiplier", multiplier), shift: integer("shift", shift) }];
   }
 
-  #show(accumulators, requantizations, output) {
-    const texts = accumulators.map(({ text }) => text);
+  #show(texts, requantizations, output) {
     const marks = differing(requantizations);
     const summary = differenceSummary(requantizations, marks);
     if (this.#summary.textContent !== summary) this.#context.announce(summary);
-    this.#shown = { texts, requantizations };
-    this.#results.removeAttribute("aria-busy");
-    this.#results.classList.remove("stale", "empty");
+    this.#shown = { texts, requantizations, output };
+    this.#results.classList.remove("stale");
+    this.#results.classList.toggle("empty", requantizations.every((each) => each.pending));
     fill(this.#summary, summary);
-    fill(this.#problems, requantizations.filter((each) => each.problem).map(problemNote));
+    fill(this.#problems, problemNotes(requantizations));
     this.#table.show(texts, requantizations, output);
     fill(this.#multipliers, element("h2", {}, "Multiplier, shift and saturation"), multipliersTable(requantizations));
     this.#showCall();
@@ -243,15 +248,28 @@ class RequantizeView {
 
   /** The call of one of the profiles and schemes. */
   #showCall() {
-    const done = this.#shown.requantizations.filter((each) => !each.problem);
+    const done = answered(this.#shown.requantizations);
     if (done.length === 0) return;
-    const { profile, call } = done.find((each) => each.profile === this.#state.call) ?? done[0];
+    const shown = done.find((each) => each.profile === this.#state.call) ?? done[0];
+    const { profile, call } = shown;
     const choose = (chosen) => {
       this.#context.set({ call: chosen });
       this.#showCall();
     };
     const choice = { label: "Profile or scheme", names: done.map((each) => each.profile), name: profile, choose };
-    this.#context.lastCall = { path: "/v1/requantize", body: call, choice };
+    this.#context.lastCall = { path: "/v1/requantize", body: call, choice, fixed: this.#fixed(shown) };
+  }
+
+  /** What the arithmetic in C needs: of sums in int32, with one multiplier for all or for the last dimension. */
+  #fixed({ call, multipliers, report }) {
+    const { input } = this.#types;
+    const { output } = this.#shown;
+    const oneZero = new Set([...input.zero_points]).size <= 1 && new Set(output.zero_points).size <= 1;
+    if (input.bits > 32 || !oneZero || (multipliers.length > 1 && !alongLast(call, multipliers))) return undefined;
+    const bounds = boundsOf(output);
+    if (!bounds) return undefined;
+    const zeros = { inputZero: input.zero_points[0] ?? 0, outputZero: output.zero_points[0] ?? 0 };
+    return { scheme: report.scheme, multipliers, conversion: { accumulators: call.input.values, ...zeros, ...bounds } };
   }
 
   #choose(index) {
@@ -261,9 +279,9 @@ class RequantizeView {
 
   #explain(index) {
     const { texts, requantizations } = this.#shown;
-    const explained = requantizations
-      .filter((each) => !each.problem)
-      .map(({ profile, elements }) => ({ profile, element: elements[index] }));
+    const explained = answered(requantizations).map(({ profile, elements, undefinedAt }) =>
+      undefinedAt.has(index) ? { profile, problem: new Error(undefinedAt.get(index)) } : { profile, element: elements[index] },
+    );
     this.#table.choose(index);
     if (explained.length) this.#reason.show(index, `q = ${texts[index]}`, explained);
     else this.#reason.clear();
@@ -278,4 +296,17 @@ class RequantizeView {
     this.#stale();
     fill(this.#refusal, element("p", { class: "error" }, problem.message));
   }
+}
+
+/** The least and the greatest number of a type; undefined if it has none, or more than 32 bits. */
+function boundsOf({ bits, signed, kind, storage_min: lowest, storage_max: highest }) {
+  if (!(bits <= 32)) return undefined;
+  if (lowest !== undefined) return { lowest, highest };
+  if (kind !== "integer") return undefined;
+  return signed ? { lowest: -(2 ** (bits - 1)), highest: 2 ** (bits - 1) - 1 } : { lowest: 0, highest: 2 ** bits - 1 };
+}
+
+/** Whether there is a multiplier for each index of the last dimension. */
+function alongLast({ input }, multipliers) {
+  return tensorType(input.type).dimensions?.at(-1) === multipliers.length;
 }

@@ -6,6 +6,7 @@ import { TypeEditor } from "../type/type_editor.js";
 export const type = {
   id: "type",
   title: "Type in each system",
+  reference: ["/v1/types/parse", "/v1/types/translate"],
   initialState: { type: "!quant.uniform<i8:f32, 0.5:3>" },
   patterns: {},
   carries: ["type"],

@@ -7,6 +7,7 @@
  * - `type`, `text`: a text;
  * - `numbers`: a list of numbers;
  * - `flag`, and `choice` of `choices`.
+ * An optional one is folded away; one that may be `blank` is not.
  */
 const tensor = (name, label, initial, hint) => ({ name, label, kind: "tensor", initial, hint });
 const type = (name, label, initial, hint) => ({ name, label, kind: "type", initial, hint });
@@ -25,6 +26,9 @@ const BIAS = optional(tensor("bias", "Bias", "i32"));
 const ACCUMULATOR = choice("accumulator", "Accumulator", "i32", "i64");
 const STORAGE = text("storage", "Storage type", "i8", "Such as i8, u8 or i8<-127:127>.");
 const RANGES = [flag("symmetric", "Symmetric"), flag("narrow", "Narrow range"), flag("reduced", "Reduced range"), flag("power_of_two", "Scales are powers of two")];
+
+const VECTOR_OPERATIONS =
+  "quantize dequantize requantize tosa.RESCALE onnx.QuantizeLinear onnx.DequantizeLinear onednn.Quantize onednn.Dequantize stablehlo.uniform_quantize stablehlo.uniform_dequantize mlir.quant.qcast mlir.quant.dcast litert.QUANTIZE litert.DEQUANTIZE torch.quantize_per_tensor torch.dequantize torch.quantized_decomposed.quantize_per_tensor torch.quantized_decomposed.dequantize_per_tensor".split(" ");
 
 export const OPERATIONS = {
   quantize: {
@@ -106,6 +110,32 @@ export const OPERATIONS = {
     arguments: [tensor("input", "Input", "f32"), STORAGE, ...RANGES, optional(number("axis", "Axis", "For a scale per channel."))],
     outputs: ["scales", "zero_points"],
   },
+};
+
+/** The arguments of an operation that is called, not asked about: nothing is looked for. */
+export function argumentsToCall(operation) {
+  return OPERATIONS[operation].arguments.map((part) => (part.hint === ANY ? { ...part, hint: undefined } : part));
+}
+
+/** Arguments that choose the arithmetic, for the views that do not ask which it was. */
+export const CHOICES = {
+  profile: (names) => ({ ...choice("profile", "Profile", ...names), optional: false }),
+  format: (names) => ({ ...choice("format", "Format", ...names), optional: false }),
+  rule: (names) => choice("rule", "Rule", ...names),
+  scheme: (names) => choice("scheme", "Scheme", ...names),
+  rangeRule: (names) => choice("scheme", "Range rule", ...names),
+};
+
+/** Test vectors: no operation whose outputs can be asked about. */
+export const VECTORS = {
+  title: "Test vectors",
+  arguments: [
+    { ...choice("operation", "Operation", ...VECTOR_OPERATIONS), optional: false },
+    type("input_type", "Input type", "i32", "Plain integers leave the parameters to the service."),
+    { ...type("output_type", "Output type", "i8", "None for dequantize."), blank: true },
+    number("count", "Count", "8 to 2048."),
+    optional(number("seed", "Seed")),
+  ],
 };
 
 /** A call to begin with. */

@@ -1,20 +1,21 @@
-/** An .npy file that is dropped or chosen. */
+/** A file that is dropped or chosen. */
 import { button, element } from "../dom.js";
 
 /**
  * Let files be dropped on a node.
  * @param {HTMLElement} node
- * @param {string} label what the file has, for screen readers
+ * @param {{label: string, accept: string, text: string}} words what the file has, for screen readers; the endings of its name;
+ *   and what stands on the button
  * @param {function(File): void} read called with the file
  * @returns {HTMLElement} a button that chooses one
  */
-export function takesNpyFile(node, label, read) {
+export function takesFile(node, { label, accept, text }, read) {
   const input = element("input", {
     type: "file",
-    accept: ".npy",
+    accept,
     class: "unseen",
     tabindex: "-1",
-    "aria-label": `${label} from an .npy file`,
+    "aria-label": label,
     onchange: () => {
       if (input.files.length) read(input.files[0]);
       input.value = "";
@@ -30,5 +31,10 @@ export function takesNpyFile(node, label, read) {
     node.classList.remove("dropping");
     if (event.dataTransfer.files.length) read(event.dataTransfer.files[0]);
   });
-  return element("p", {}, button("Choose an .npy file…", () => input.click()), input);
+  return element("p", {}, button(text, () => input.click()), input);
+}
+
+/** Let .npy files be dropped on a node. `label`: what the file has. */
+export function takesNpyFile(node, label, read) {
+  return takesFile(node, { label: `${label} from an .npy file`, accept: ".npy", text: "Choose an .npy file…" }, read);
 }

@@ -21,7 +21,7 @@ from requant.operations.vectors import Format, MadeVectors, vectors_file, vector
 from requant.packs.cases import PackCase, cases_of
 from requant.packs.test_benches import c_test_bench, verilog_test_bench
 
-PACK_VERSION = "1.1"
+PACK_VERSION = "1.0"
 """Of the vectors and the layout: another one where any byte of a case changes."""
 _LEVEL = 19
 _MODE = 0o644

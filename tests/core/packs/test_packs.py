@@ -60,7 +60,7 @@ def test_a_pack_is_the_same_whenever_it_is_made(files: dict[str, bytes], tmp_pat
     assert pack_archive(name) == archive
     (tmp_path / "pack.tar.zst").write_bytes(archive)
     assert dict(read_pack(tmp_path / "pack.tar.zst")) == files
-    assert pack_name(name) == "requant-vectors-litert_single_rounding-1.1"
+    assert pack_name(name) == "requant-vectors-litert_single_rounding-1.0"
 
 
 def test_what_is_in_a_case(files: dict[str, bytes]) -> None:
@@ -97,7 +97,7 @@ def test_a_right_kernel_and_a_wrong_one(folder: Path, capsys: pytest.CaptureFixt
     total = len(json.loads((folder / "pack" / CASE / "vectors.json").read_text())["vectors"])
     assert capsys.readouterr().out.splitlines() == [
         f"{CASE}: {total} vectors, all right",
-        f"requant vectors litert_single_rounding 1.1: {total} of {total}",
+        f"requant vectors litert_single_rounding 1.0: {total} of {total}",
     ]
     assert verified(folder, folder / "pack", -1, "--json", "--junit", str(folder / "verdict.xml")) == FAILED
     said = json.loads(capsys.readouterr().out)

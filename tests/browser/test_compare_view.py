@@ -165,6 +165,7 @@ def test_an_element_that_is_refused_leaves_the_others(page: Any, client: httpx.C
     assert column(page, "Values of mlir", 2) == shown(page, 3)
     # The element itself has steps in the profiles that define it; the others have all of theirs.
     page.get_by_role("button", name="Element 1, differs: why?").click()
+    page.get_by_role("heading", name="Why element 1 differs").wait_for()
     expect(page.locator(".reason .note")).to_contain_text("No steps for mlir: profile mlir is undefined")
     page.get_by_role("button", name="Element 3").click()
     page.get_by_role("heading", name="How element 3 is computed").wait_for()
@@ -219,6 +220,18 @@ def test_the_staircase_of_a_profile_that_refuses_both_ends(page: Any) -> None:
     page.locator(".results:not([aria-busy])").wait_for()
     page.wait_for_load_state("networkidle")
     assert answered[-1] == 200
+    # Its line is drawn: more of its colour than the marker of the one number.
+    drawn = """canvas => {
+        const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        const colour = getComputedStyle(document.documentElement).getPropertyValue("--series-1").trim();
+        const columns = new Set();
+        for (let at = 0; at < data.length; at += 4) {
+            const found = data[at] * 65536 + data[at + 1] * 256 + data[at + 2];
+            if (`#${found.toString(16).padStart(6, "0")}` === colour) columns.add((at / 4) % canvas.width);
+        }
+        return columns.size / canvas.width;
+    }"""
+    assert page.locator(".plot canvas").first.evaluate(drawn) > 0.3
     assert 3 <= len(answered) <= 14, "the bounds are searched for"
 
 

@@ -146,3 +146,17 @@ def test_examples_differ(page: Any) -> None:
         page.get_by_role("rowheader").first.wait_for()
         page.goto("/#requantize?profiles=litert")
         page.get_by_role("heading", name="litert converted 6 elements").wait_for()
+
+
+def test_an_accumulator_that_a_scheme_refuses_leaves_the_others(page: Any, client: httpx.Client) -> None:
+    from playwright.sync_api import expect
+
+    typed = "!quant.uniform<i32:f32, 0.00098:1>"
+    page.goto(f"/#requantize?input={typed}&profiles=scheme+gemmlowp,scheme+tosa&accumulators=-2147483648+127+892")
+    expect(page.locator(".note").first).to_contain_text("scheme gemmlowp refuses element 0: ")
+    page.locator(".results:not([aria-busy])").wait_for()
+    found = _requantized(client, [127, 892], scheme="gemmlowp", input_type=typed)["output"]["values"]
+    assert [row[2] for row in _cells(page, "Stored values by profile")] == ["refused", *map(str, found)]
+    page.get_by_role("button", name="Element 0, differs: why?").click()
+    page.get_by_role("heading", name="Why element 0 differs").wait_for()
+    expect(page.locator(".reason .note")).to_contain_text("must fit int32")

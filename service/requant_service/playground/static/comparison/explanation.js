@@ -23,7 +23,8 @@ export class Explanations {
    * The steps of one element in each profile.
    * @param {number} index of the element
    * @param {Conversion[]} conversions those that have results
-   * @returns {Promise<Array<{profile: string, element: Object, problem: Error}>>} for each its steps, or why there are none
+   * @returns {Promise<Array<{profile: string, element: Object, problem: Error, refused: boolean}>>} for each its steps, or why
+   *   there are none: perhaps the profile refuses the element
    * @throws {Error} for a tensor that is too large to explain
    */
   async of(index, conversions) {
@@ -37,7 +38,7 @@ export class Explanations {
   }
 
   async #ask(index, { profile, call, undefinedAt }) {
-    if (undefinedAt.has(index)) return { profile, problem: new Error(undefinedAt.get(index)) };
+    if (undefinedAt.has(index)) return { profile, problem: new Error(undefinedAt.get(index)), refused: true };
     const { shape, typeText, parsed } = this.#given;
     const sample = sampleOf(index, call.input.values, shape, parsed);
     const body = quantizeBody(profile, sample.numbers, sample.shape, typeText, parsed.expressed);

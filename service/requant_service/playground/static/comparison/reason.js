@@ -14,7 +14,7 @@ export class Reason {
   /**
    * @param {number} index of the element
    * @param {string} given "x = 0.25"
-   * @param {Array<{profile: string, element: Object, problem: Error}>} answers
+   * @param {Array<{profile: string, element: Object, problem: Error, refused: boolean}>} answers
    * @param {function(string): string} stored how a result is written
    */
   show(index, given, answers, stored = String) {
@@ -27,7 +27,7 @@ export class Reason {
       return;
     }
     const results = new Set(explained.map(({ element: each }) => String(each.result)));
-    const differs = results.size > 1;
+    const differs = results.size > 1 || answers.some(({ refused }) => refused);
     const shared = sharedSteps(explained);
     fill(
       this.#summary,

@@ -50,7 +50,8 @@ export class Staircase {
     const names = series.map(({ profile }) => profile);
     const stairs = await convertAll(this.#api, names, { numbers: xs, shape: [SAMPLES], typeText, parsed, ascending: true }, signal);
     if (signal.aborted) return;
-    const data = [xs, ...stairs.map((each) => each.reals ?? xs.map(() => null))];
+    // A gap where there is no number: NaN would have no place on the axes.
+    const data = [xs, ...stairs.map(({ reals }) => xs.map((_, index) => (Number.isFinite(reals?.[index]) ? reals[index] : null)))];
     fill(this.#caption, "The dequantized value against x. The markers are the numbers; the grey line is x itself.");
     // Drawn again whenever the plot is: its colours are those of the theme.
     this.#plot.show(() => {

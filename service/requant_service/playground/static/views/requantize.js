@@ -280,7 +280,7 @@ class RequantizeView {
   #explain(index) {
     const { texts, requantizations } = this.#shown;
     const explained = answered(requantizations).map(({ profile, elements, undefinedAt }) =>
-      undefinedAt.has(index) ? { profile, problem: new Error(undefinedAt.get(index)) } : { profile, element: elements[index] },
+      undefinedAt.has(index) ? { profile, problem: new Error(undefinedAt.get(index)), refused: true } : { profile, element: elements[index] },
     );
     this.#table.choose(index);
     if (explained.length) this.#reason.show(index, `q = ${texts[index]}`, explained);

@@ -29,7 +29,7 @@ def _safetensors(entries: dict[str, tuple[str, list[int], bytes]]) -> bytes:
 WEIGHTS = _safetensors(
     {
         "l.weight": ("I8", [2, 3], bytes(6)),
-        "l.weight_scale": ("F32", [2, 1], np.float32([0.5, 0.1]).tobytes()),
+        "l.weight_scale": ("F32", [2, 1], np.array([0.5, 0.1], np.float32).tobytes()),
         "l.weight_zero_point": ("I8", [2, 1], b"\x00\xff"),
         "m.weight": ("F8_E4M3", [4], bytes(4)),
         "m.weight_scale": ("BF16", [1], b"\x80\x3e"),

@@ -22,8 +22,8 @@ def make_onnx() -> None:
         numpy_helper.from_array(np.float32(0.1), "s"),
         numpy_helper.from_array(np.uint8(3), "z"),
         numpy_helper.from_array(weights, "w"),
-        numpy_helper.from_array(np.float32([0.5, 0.25, 0.125]), "ws"),
-        numpy_helper.from_array(np.int8([0, 1, -1]), "wz"),
+        numpy_helper.from_array(np.array([0.5, 0.25, 0.125], np.float32), "ws"),
+        numpy_helper.from_array(np.array([0, 1, -1], np.int8), "wz"),
         helper.make_tensor("s2", TensorProto.FLOAT, [], [0.3]),
         helper.make_tensor("z2", TensorProto.INT8, [], [-7]),
     ]

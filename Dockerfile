@@ -43,7 +43,7 @@ COPY requirements/image.lock ./requirements/
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     --mount=type=secret,id=ca-certificates,target=/run/ca-certificates.crt \
     python3.13 -m venv /compiler \
- && /compiler/bin/python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes \
+ && /compiler/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-compile --require-hashes \
     -r requirements/image.lock
 
 FROM compiler AS packages
@@ -72,8 +72,11 @@ ARG TARGETARCH
 COPY core/requant/__init__.py core/requant/version.py ./requant/
 COPY core/requant/formats ./requant/formats
 COPY core/requant/kernels ./requant/kernels
+# CPU levels, with spaces between them; none for all, as a release has them. A test does with that of its machine.
+ARG LEVELS=
+# hadolint ignore=SC2086
 RUN case "$TARGETARCH" in amd64) machine=x86_64 ;; arm64) machine=aarch64 ;; *) exit 1 ;; esac \
- && /compiler/bin/python -m requant.kernels.jit.bake /app/kernels --machine "$machine"
+ && /compiler/bin/python -m requant.kernels.jit.bake /app/kernels --machine "$machine" ${LEVELS:+--levels $LEVELS}
 
 FROM build AS code
 WORKDIR /app

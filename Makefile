@@ -22,7 +22,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 COMPILE := -m requant.kernels.jit.warmup
 
 .DEFAULT_GOAL := help
-.PHONY: help packs wheels environments serve test test-all workers interop conformance live drift generators browser digests arm64 arm64-live docs check format bench openapi proto sbom lock clean
+.PHONY: help packs wheels environments serve test test-all workers interop conformance live drift generators browser digests arm64 arm64-live image-test docs check format bench openapi proto sbom lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -146,6 +146,11 @@ arm64: $(VENV)/check.done ## run the kernels of 64-bit ARM, cross-compiled, in Q
 arm64-live: arm64 ## compare operators with onnxruntime and LiteRT for 64-bit ARM, in QEMU, after `make arm64`
 	tests/arm64/install_live
 	REQUANT_EXHAUSTIVE=0 QEMU_CPU=neoverse-n1 tests/arm64/python -m tests.arm64.live .arm64/kernels neoverse-n1
+
+# Its options: make image-test IMAGE_TEST=--all-levels
+IMAGE_TEST ?=
+image-test: $(VENV)/check.done ## build the image with buildah, run it with podman within limits, ask it, also under load, and stop it
+	$(BIN)/python -m tests.image $(IMAGE_TEST)
 
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(VENV)-docs/done $(VENV)/check.done ## build the documentation site into site/

@@ -81,7 +81,7 @@ def jobs(directory: Path) -> list[Job]:
     known = [
         Job(
             f"{level}, self-test and digests",
-            (PYTHON, "-m", "tests.arm64.self_test_and_digests", kernels, level, directory / f"{level}.txt"),
+            (PYTHON, "-m", "tests.digests.baked", kernels, level, directory / f"{level}.txt"),
             # It finds the level by itself, as a service does.
             {"QEMU_CPU": cpu},
             lines=2,

@@ -14,6 +14,7 @@ from llvmlite import binding
 
 from requant.kernels.jit import bake, baked, jit, machine_code_cache
 from requant.kernels.jit import host_features as features_of_host
+from requant.kernels.jit.compilation import Compilation
 from requant.kernels.jit.host_features import host_features
 from requant.kernels.jit.sources import CORE
 
@@ -162,6 +163,8 @@ def test_with_baked_kernels_no_place_for_others_is_looked_for(monkeypatch: pytes
     cache_path = vars(machine_code_cache.MachineCodeCache)["cache_path"].fget
     monkeypatch.setattr(baked, "in_use", baked.Level(tmp_path, "generic", ""))
     assert cache_path(None) == ""
+    # As a service with several workers begins, which all of its kernels are there for.
+    Compilation([]).share()
     monkeypatch.setattr(baked, "in_use", None)
     with pytest.raises(pytest.fail.Exception):
         cache_path(None)

@@ -134,9 +134,13 @@ class Compilation:
                 yield
 
     def share(self) -> None:
-        """Make sure that there is a place where processes that are forked from this one can leave kernels for it."""
-        with suppress(OSError):
-            self._shared_directory()
+        """Make sure that there is a place where processes that are forked from this one can leave kernels for it.
+
+        Where none is missing no place is looked for: in an image there is none, and that would be a warning.
+        """
+        if self._queue:
+            with suppress(OSError):
+                self._shared_directory()
 
     def finish(self, report: Callable[[int, int], None] | None = None) -> int:
         """Wait until every kernel is ready. Return how many there are.

@@ -1,7 +1,7 @@
-"""`tests/arm64/python -m tests.arm64.self_test_and_digests DIRECTORY LEVEL FILE`: load the kernels of DIRECTORY as a
+"""`python -m tests.digests.baked DIRECTORY LEVEL FILE`: load the kernels of DIRECTORY as a
 service does, repeat every known answer with them, and write the digests of all conversions.
 
-The CPU that QEMU imitates has to be taken for one of LEVEL, and nothing may be compiled.
+The CPU, or the one that QEMU imitates, has to be taken for one of LEVEL, and nothing may be compiled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def main(directory: Path, level: str, digests: Path) -> None:
     if progress.compiled < progress.total:
         sys.exit(f"of {progress.total} kernels {progress.compiled} were loaded")
     run_self_test()
-    print(f"{platform.machine()}, {level}: {MachineCodeCache.loaded} specialisations loaded, self-test passed")
+    said = f"{platform.machine()}, {level}: {MachineCodeCache.loaded} specialisations loaded, self-test passed\n"
+    sys.stdout.write(said)
     write(digests, only="")
 
 

@@ -152,7 +152,9 @@ def test_an_accumulator_that_a_scheme_refuses_leaves_the_others(page: Any, clien
     from playwright.sync_api import expect
 
     typed = "!quant.uniform<i32:f32, 0.00098:1>"
-    page.goto(f"/#requantize?input={typed}&profiles=scheme+gemmlowp,scheme+onnxruntime&accumulators=-2147483648+127+892")
+    page.goto(
+        f"/#requantize?input={typed}&profiles=scheme+gemmlowp,scheme+onnxruntime&accumulators=-2147483648+127+892"
+    )
     expect(page.locator(".note").first).to_contain_text("scheme gemmlowp refuses element 0: ")
     page.locator(".results:not([aria-busy])").wait_for()
     found = _requantized(client, [127, 892], scheme="gemmlowp", input_type=typed)["output"]["values"]

@@ -13,7 +13,7 @@ files that have to be read from the disk and with files that are in the page cac
 - the self-test passes with the image's own Python, and all conversions give the bits that they give on this machine.
 
 Kernels are compiled for the CPU level of this machine, or with `--all-levels` for each, as for a release. Images are
-kept in DIRECTORY (3 GB), so that the next build takes from them what has not changed; `--remove` removes them.
+kept in DIRECTORY (4 GB), so that the next build takes from them what has not changed; `--remove` removes them.
 `--platform linux/arm64` builds for that platform on any other, prints the sizes and runs nothing. pip gets this
 machine's settings and certificates as secrets of the build, which are not in the image.
 

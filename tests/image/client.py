@@ -1,8 +1,8 @@
 """What is asked of the service in the container, by a program in its network: `python -m tests.image.client TASK`.
 
-`ready` waits until it is, and prints when that was. `answers` asks for README's bits over each protocol. `load SECONDS`
-asks several times at once, and compares all answers. `until-refused SECONDS` asks until the service has ended, and
-loses nothing. It ends with a message if anything is not as it has to be.
+`ready PROCESS` waits until it is, and prints when that was. `answers` asks for README's bits over each protocol. `load
+SECONDS` asks several times at once, and compares all answers. `until-refused SECONDS` asks until the service has ended,
+and loses nothing. It ends with a message if anything is not as it has to be.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -42,17 +43,17 @@ def fetch(path: str, body: bytes | None = None, media_type: str = "application/j
         return bytes(reply.read())
 
 
-def wait_until_ready() -> None:
-    """Print the time at which the service was ready."""
+def wait_until_ready(process: int) -> None:
+    """Print the time at which the service was ready. Exit if it takes too long, or its first process has ended."""
     began = time.monotonic()
     while True:
         try:
             fetch("/healthz")
             break
         except OSError as error:
-            # The network is gone with the container: then there is no use in waiting.
-            if time.monotonic() - began > READY_SECONDS:
-                raise SystemExit(f"not ready after {READY_SECONDS} s: {error}") from None
+            waited = time.monotonic() - began
+            if waited > READY_SECONDS or not Path(f"/proc/{process}").exists():
+                raise SystemExit(f"not ready after {waited:.0f} s: {error}") from None
             time.sleep(0.01)
     print(time.time())
 
@@ -132,10 +133,11 @@ def ask_for(seconds: float, task: Callable[[int, float, int], Tally]) -> Tally:
     return total
 
 
-def main(task: str, seconds: float = 0) -> None:
+def main(task: str, given: str = "0") -> None:
     """Do what is asked."""
+    seconds = float(given)
     if task == "ready":
-        wait_until_ready()
+        wait_until_ready(int(given))
     elif task == "answers":
         check_answers()
     elif task == "load":
@@ -149,4 +151,4 @@ def main(task: str, seconds: float = 0) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(float, sys.argv[2:]))
+    main(*sys.argv[1:])

@@ -57,7 +57,7 @@ class Container:
 
     def start_time(self) -> str:
         """Return how long it took until the service was ready. Exit if anything was compiled."""
-        ready = float(self.check("ready"))
+        ready = float(self.check("ready", str(self.state()["Pid"])))
         state = self.state()
         # utime and stime of proc(5), the 14th and 15th field: on a busy machine they say more.
         cpu = sum(map(int, Path(f"/proc/{state['Pid']}/stat").read_text().split()[13:15])) / os.sysconf("SC_CLK_TCK")

@@ -65,7 +65,7 @@ def run_self_test(engine: Engine) -> None:
         Path(directory).chmod(0o777)
         volumes = [f"--volume={REPOSITORY / name}:/checks/{name}:ro" for name in ("openapi", "pyproject.toml", "tests")]
         command = engine.command(
-            *("podman", "run", "--rm", *CONFINED, *LIMITS, "--tmpfs", "/tmp"),
+            *("podman", "run", "--rm", "--no-healthcheck", *CONFINED, *LIMITS, "--tmpfs", "/tmp"),
             *(*volumes, f"--volume={packages}:/checks/packages:ro", f"--volume={directory}:/digests"),
             *("--workdir", "/checks", "--env", "PYTHONPATH=/app:/checks:/checks/packages"),
             *("--entrypoint", PYTHON, IMAGE),

@@ -172,7 +172,7 @@ def test_with_baked_kernels_no_place_for_others_is_looked_for(monkeypatch: pytes
 
 def test_baking_fails_if_a_kernel_was_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bake, "_BAKE", "print(3)")
-    with pytest.raises(RuntimeError, match="of 3 compiled kernels 0 were written"):
+    with pytest.raises(RuntimeError, match="of 3 files of machine code 0 were written"):
         bake.bake(tmp_path)
 
 
@@ -183,15 +183,14 @@ def test_a_level_of_another_machine_is_not_baked(tmp_path: Path, capsys: pytest.
 
 
 def test_a_bake_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def compile_kernels(report: Callable[[int, int], None]) -> int:
+    def compile_kernels(report: Callable[[int, int], None]) -> None:
         for ready in (1, 19, 22, 39, 61, 65):
             report(ready, 65)
-        return 65
 
     monkeypatch.setattr(bake, "compile_kernels", compile_kernels)
     bake.compile_level("x86-64-v3")
     printed = capsys.readouterr()
-    assert printed.out == "65\n"
+    assert int(printed.out) >= len(jit.all_kernels())
     assert [line.split(" kernels")[0] for line in printed.err.splitlines()] == [
         f"x86-64-v3: {ready} of 65" for ready in (22, 61, 65)
     ]

@@ -194,6 +194,7 @@ def test_the_staircase_around_an_element(page: Any) -> None:
     from playwright.sync_api import expect
 
     page.goto(address(generate="ramp", count="64", profiles="onnx,torch"))
+    page.wait_for_load_state("networkidle")
     around = page.get_by_label("Only around the chosen element")
     expect(around).to_be_checked()
     asked: list[Any] = []

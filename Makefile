@@ -78,7 +78,7 @@ $(CHECKPOINTS)/bin/python -m pytest $(PARALLEL) -m interop $(CHECKPOINT_TESTS)
 $(VENV)-tensorflow/bin/python -m pytest -m interop $(TENSORFLOW_TESTS)
 endef
 
-# With LIVE_DAYS=4 a fourth of the files runs each day, beside those that are named one by one.
+# With LIVE_DAYS=6 a sixth of the files runs each day, beside those that are named one by one.
 LIVE_DAYS ?= 1
 # Of a system with two profiles one version takes all inputs, the other a sample; `make conformance` gives both all of them.
 interop: OTHER_VERSIONS := REQUANT_EXHAUSTIVE=0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from requant.operations import IDENTIFY
 
-FORM = Path(__file__).parents[2] / "service/requant_service/playground/static/identification/operations.js"
+FORM = Path(__file__).parents[2] / "service/requant_service/playground/static/operations/operations.js"
 # Some of several operations stand in the file once.
 SHARED = {"OUTPUT": "output_type", "BIAS": "bias", "ACCUMULATOR": "accumulator", "STORAGE": "storage"}
 

@@ -91,7 +91,7 @@ def test_names_in_any_case() -> None:
 
 @pytest.mark.parametrize("name", ["Q8_0", "q4_k_m", "Q6_K", "IQ4_XS", "TQ2_0"])
 def test_names_of_gguf_files_point_to_their_converter(name: str) -> None:
-    with pytest.raises(UnknownNameError, match=rf"convert_hf_to_gguf\.py .* --scheme {name};"):
+    with pytest.raises(UnknownNameError, match=rf"convert_hf_to_gguf\.py .* --scheme {name.upper()};"):
         scheme_named(name)
 
 

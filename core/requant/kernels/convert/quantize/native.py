@@ -478,14 +478,14 @@ def _quantize(form: Form) -> Kernel:
 
 _BITS = (8, 16, 32)
 # Of f32 to bytes; kernels are compiled in this order where none is asked for.
-_MOST_WANTED = (
+_COMMON_FORMS = (
     Form(True, True),
     # What most tensors have whose quotient is a product.
     Form(True, False, exact=True),
     Form(True, False, away=True),
     Form(True, False),
 )
-_OTHERS = (
+_OTHER_FORMS = (
     *(Form(False, before, bits=bits) for before in (False, True) for bits in _BITS),
     # No profile adds the zero point after it rounded a product to i32.
     *(Form(True, before, bits=bits) for before in (False, True) for bits in _BITS if before or bits < 32),
@@ -493,6 +493,6 @@ _OTHERS = (
     *(Form(True, False, away=True, bits=bits) for bits in (8, 16)),
     *(Form(multiplied, False, source=source) for multiplied in (False, True) for source in ("f16", "bf16")),
 )
-FORMS = tuple(dict.fromkeys((*_MOST_WANTED, *_OTHERS)))
+FORMS = tuple(dict.fromkeys((*_COMMON_FORMS, *_OTHER_FORMS)))
 QUANTIZE: dict[Form, Kernel] = {form: _quantize(form) for form in FORMS}
 """The kernels there are."""

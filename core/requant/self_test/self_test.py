@@ -15,7 +15,7 @@ from typing import NamedTuple
 from requant.errors import SelfTestError
 from requant.kernels.jit.cache_directory import CacheDirectoryError
 from requant.kernels.jit.compilation import Compilation
-from requant.kernels.jit.jit import NotCompiledError, without_hurry, without_waiting
+from requant.kernels.jit.jit import NotCompiledError, at_low_priority, without_waiting
 from requant.kernels.jit.warmup import load_kernels, recompile_kernels, start_compilation
 from requant.self_test.known_calls import KNOWN_CALLS
 from requant.self_test.known_conversions import KNOWN_ANSWERS
@@ -84,7 +84,7 @@ def prepare_kernels(
             unchecked = list(_run_what_is_compiled())
             answering(True)
             # Requests go first.
-            with without_hurry():
+            with at_low_priority():
                 for check in unchecked:
                     check.run()
         else:

@@ -90,11 +90,11 @@ compilation._URGENT_FROM_THE_START = 1
 begun = compilation.start_compilation(1)
 own = os.getpriority(os.PRIO_PROCESS, 0)
 assert len(begun._workers) == 1
-while begun._hurrying or begun.progress().compiled < 2:
+while begun._at_normal_priority or begun.progress().compiled < 2:
     time.sleep(0.01)
 assert priorities() == {own + 10}
 wanted = begun._queue[-1]
-with jit.without_hurry():
+with jit.at_low_priority():
     begun._queue[0].compiled()
 assert len(begun._workers) == 1
 asker = threading.Thread(target=wanted.compiled)

@@ -39,7 +39,7 @@ _WANTED_FIRST = (
     "requant.kernels.convert.quantize.native",
     "requant.kernels.convert",
 )
-# Of these so many are compiled as if a request waited for them already: those of README's calls and of the first page.
+# The first of these, for README's calls and the first page, are compiled at normal priority.
 _URGENT_FROM_THE_START = 5
 
 # Kernels that take about four times as long to compile as the others.
@@ -90,8 +90,8 @@ class Compilation:
         self._urgent = set(list(self._queue)[:_URGENT_FROM_THE_START])
         self._began = monotonic()
         self._workers: list[threading.Thread] = []
-        # Those whose worker has the priority of this process.
-        self._hurrying: set[threading.Thread] = set()
+        # The threads of workers whose priority is that of this process.
+        self._at_normal_priority: set[threading.Thread] = set()
         self._environment: dict[str, str] = {}
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._process = os.getpid()
@@ -183,7 +183,7 @@ class Compilation:
         """Start a worker process, and the thread that sends it kernels. `_changed` is held."""
         thread = threading.Thread(target=self._work, args=(urgent_only,), name="compile worker", daemon=True)
         self._workers.append(thread)
-        self._hurrying.add(thread)
+        self._at_normal_priority.add(thread)
         thread.start()
 
     def _next(self, urgent_only: bool) -> Kernel | None:
@@ -193,9 +193,9 @@ class Compilation:
                 kernel = self._queue.popleft()
                 if not kernel.ready:
                     if kernel not in self._urgent:
-                        self._hurrying.discard(threading.current_thread())
+                        self._at_normal_priority.discard(threading.current_thread())
                     return kernel
-            self._hurrying.discard(threading.current_thread())
+            self._at_normal_priority.discard(threading.current_thread())
             return None
 
     def _work(self, urgent_only: bool) -> None:
@@ -216,7 +216,7 @@ class Compilation:
                 assert worker.stdout is not None
                 lowered = False
                 while (kernel := self._next(urgent_only)) is not None:
-                    if not lowered and threading.current_thread() not in self._hurrying:
+                    if not lowered and threading.current_thread() not in self._at_normal_priority:
                         lowered = True
                         worker.stdin.write("\n")
                     worker.stdin.write(f"{kernel.description}\n")
@@ -226,7 +226,7 @@ class Compilation:
                     self._load(kernel)
         except OSError as error:
             _log.warning("A process that compiles kernels failed: %s.", error)
-            self._hurrying.discard(threading.current_thread())
+            self._at_normal_priority.discard(threading.current_thread())
             if kernel is not None:
                 self._load(kernel)
 
@@ -243,7 +243,7 @@ class Compilation:
                 self._queue.appendleft(kernel)
             if urgent and kernel not in self._urgent:
                 self._urgent.add(kernel)
-                if not self._hurrying:
+                if not self._at_normal_priority:
                     if kernel not in self._queue:
                         # A worker of low priority has it. Whichever is first is good.
                         self._queue.appendleft(kernel)

@@ -14,7 +14,7 @@ import sys
 import threading
 from queue import SimpleQueue
 
-# Below everything else on the machine, the requests that are served meanwhile among it.
+# Requests that are served meanwhile, and other work on the machine, go first.
 _NICENESS = 10
 # linux/prctl.h.
 _PR_SET_PDEATHSIG = 1

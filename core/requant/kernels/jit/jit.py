@@ -60,13 +60,13 @@ def without_waiting() -> Iterator[None]:
 
 
 @contextmanager
-def without_hurry() -> Iterator[None]:
-    """In this thread, let calls of kernels that are not compiled wait until the machine has nothing else to do."""
-    _this_thread.hurries = False
+def at_low_priority() -> Iterator[None]:
+    """In this thread, let calls of kernels that are not compiled wait for a compiler of low priority."""
+    _this_thread.urgent = False
     try:
         yield
     finally:
-        _this_thread.hurries = True
+        _this_thread.urgent = True
 
 
 def compile_elsewhere(wait_for: Callable[[Kernel, bool], None] | None) -> None:
@@ -210,7 +210,7 @@ class Kernel:
         if _compiles_elsewhere is None:
             self.compile()
         else:
-            _compiles_elsewhere(self, getattr(_this_thread, "hurries", True))
+            _compiles_elsewhere(self, getattr(_this_thread, "urgent", True))
 
     def _compile_and_call(self, *arguments: Any) -> Any:
         self._make_ready()

@@ -2,7 +2,7 @@
 import { tensorText } from "../conversion/convert.js";
 import { MAX_TYPED } from "../numbers/array_field.js";
 import { readJsonNumbers } from "../numbers/number_list.js";
-import { argumentsOf, dataOf, saying } from "../operations/arguments.js";
+import { argumentsOf, dataOf, saying, textsOf } from "../operations/arguments.js";
 import { OPERATIONS } from "../operations/operations.js";
 import { tensorType } from "../type/tensor_text.js";
 
@@ -29,12 +29,6 @@ export function callsOf(text) {
     .filter((each) => Object.hasOwn(OPERATIONS, each?.operation ?? ""))
     .slice(0, MAX_CALLS)
     .map((each) => ({ operation: each.operation, arguments: textsOf(each.arguments), observed: textsOf(each.observed), files: {} }));
-}
-
-/** The texts by name of an object that may be anything. */
-export function textsOf(given) {
-  const pairs = given && typeof given === "object" ? Object.entries(given) : [];
-  return Object.fromEntries(pairs.filter(([, text]) => typeof text === "string"));
 }
 
 /** @returns {string} the calls, without files */

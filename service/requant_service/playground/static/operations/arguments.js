@@ -5,6 +5,12 @@ import { MAX_TYPED } from "../numbers/array_field.js";
 import { readJsonNumbers } from "../numbers/number_list.js";
 import { tensorType } from "../type/tensor_text.js";
 
+/** The texts by name of an object that may be anything. */
+export function textsOf(given) {
+  const pairs = given && typeof given === "object" ? Object.entries(given) : [];
+  return Object.fromEntries(pairs.filter(([, text]) => typeof text === "string"));
+}
+
 /**
  * @param {Object[]} parts the arguments, as operations.js describes them
  * @param {{arguments: Object<string, string>, files: Object<string, Object>}} call texts by name; of a tensor its values,

@@ -1,10 +1,9 @@
 /** A view of one operation out of some: its arguments on one side, what the service answers on the other. */
 import { controlGroup, element, field, fill, select, summaryValue } from "../dom.js";
-import { textsOf } from "../identification/calls.js";
-import { latest } from "../requantization/latest.js";
+import { latest } from "../service/latest.js";
 import { exampleLinks } from "../views/example_links.js";
 import { argumentFields } from "./argument_fields.js";
-import { argumentsOf } from "./arguments.js";
+import { argumentsOf, textsOf } from "./arguments.js";
 
 /** The states of such a view: the operation, and the texts of its arguments as JSON. */
 export function statesOfOperation(operation, given) {

@@ -1,7 +1,7 @@
 import { copyButton } from "../call_as_code/copy_button.js";
 import { element, field, fill, select } from "../dom.js";
 import { derivedBySchemes } from "../requantization/derived_multipliers.js";
-import { latest } from "../requantization/latest.js";
+import { latest } from "../service/latest.js";
 
 const PATH = "/v1/parameters/multiplier";
 const SCALES = [

@@ -9,7 +9,7 @@ import { controlGroup, element, field, fill, summaryValue } from "../dom.js";
 import { jsonInteger } from "../numbers/number_list.js";
 import { readIntegers } from "../requantization/accumulators.js";
 import { EXAMPLES } from "../requantization/examples.js";
-import { latest } from "../requantization/latest.js";
+import { latest } from "../service/latest.js";
 import { multipliersTable } from "../requantization/multipliers_table.js";
 import { isScheme, nameOf, requantizeAll, schemeLabel } from "../requantization/requantize.js";
 import { INDEX, NAMES, namesIn, ONLY_OR_ALL } from "../state.js";

@@ -80,9 +80,12 @@ endef
 
 # With LIVE_DAYS=6 a sixth of the files runs each day, beside those that are named one by one.
 LIVE_DAYS ?= 1
+# How long each of its runs of pytest begins tests.
+LIVE_MINUTES ?= inf
 # Of a system with two profiles one version takes all inputs, the other a sample; `make conformance` gives both all of them.
 interop: OTHER_VERSIONS := REQUANT_EXHAUSTIVE=0
 interop: export TEST_DAYS := $(LIVE_DAYS)
+interop: export TEST_MINUTES := $(LIVE_MINUTES)
 interop: export REQUANT_EXHAUSTIVE := 1
 interop: export CONFORMANCE_RECORDS := $(RECORDS)
 interop: $(LIVE) $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems, and check docs/conformance.md against their comparisons

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from inspect import isfunction
+from math import inf
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -22,7 +23,7 @@ import httpx
 import pytest
 from hypothesis import settings
 
-from tests.support.cases import DAYS, EXHAUSTIVE, TODAY, examples
+from tests.support.cases import DAYS, EXHAUSTIVE, MINUTES, TODAY, examples
 
 # A shared machine stalls at times; how long an example takes says nothing about the code. A sample is always the same.
 settings.register_profile("sample", deadline=None, max_examples=examples(100), derandomize=True)
@@ -39,6 +40,7 @@ ROOT = Path(__file__).parents[1]
 # Processes that tests start find the same sources, whatever is installed.
 os.environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / each) for each in ("core", "service"))
 START_SECONDS = 600
+_STARTED = time.monotonic()
 # Files of tests that measure time, or use all cores. One process takes them, so that they do not disturb each other.
 TIMED = {
     f"tests/{path}.py"
@@ -157,8 +159,19 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = pytest.ExitCode.OK
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Skip what begins after `MINUTES`, before its fixtures are made."""
+    if time.monotonic() > _STARTED + 60 * MINUTES:
+        pytest.skip(f"not begun within {MINUTES:g} minutes")
+
+
+def _file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
 def _timed(nodeid: str) -> bool:
-    return nodeid.partition("::")[0] in TIMED
+    return _file_of(nodeid) in TIMED
 
 
 @pytest.hookimpl(wrapper=True)
@@ -187,6 +200,9 @@ def _starts_service(item: pytest.Item) -> bool:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what one process has to do alone."""
+    if MINUTES < inf:
+        # In another order each day, so that it is not the same files that come too late.
+        items.sort(key=lambda item: crc32(f"{TODAY} {_file_of(item.nodeid)}".encode()))
     items.sort(key=lambda item: not _timed(item.nodeid))
     if WORKERS != "1":
         config.hook.pytest_deselected(items=[item for item in items if not _starts_service(item)])

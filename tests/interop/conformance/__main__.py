@@ -17,7 +17,7 @@ from requant_service.json_api.catalog.conformance import FACTS
 from tests.interop.conformance.merged import changes, differences, gaps, merge
 from tests.interop.conformance.page import page
 from tests.interop.conformance.records import read_records
-from tests.support.cases import DAYS
+from tests.support.cases import WHOLE
 
 PAGE = Path(__file__).parents[3] / "docs/conformance.md"
 
@@ -34,7 +34,7 @@ def main() -> int:
     found = merge(read_records(options.directory), f"{datetime.datetime.now(datetime.UTC).date()}")
     if options.command == "check":
         committed = json.loads(FACTS.read_text(encoding="utf-8"))
-        return _report(changes(committed, found, whole=DAYS == 1), "docs/conformance.md is out of date")
+        return _report(changes(committed, found, whole=WHOLE), "docs/conformance.md is out of date")
     if found_different := differences(found):
         return _report(found_different, "not written")
     FACTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

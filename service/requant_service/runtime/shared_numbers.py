@@ -35,10 +35,8 @@ class Shared(IntEnum):
     EQUIVALENCE_JOBS = auto()
     CANCELLED_JOB = auto()
     """A comparison that is to stop, in whichever worker it runs."""
-    TAKEN_CONNECTIONS = auto()
-    """Connections that the supervisor has handed over and the worker has received."""
-    OPEN_CONNECTIONS = auto()
-    """Of those, the ones that are not closed."""
+    CLOSED_CONNECTIONS = auto()
+    """Of the connections that the supervisor has handed over."""
     REPORTS = auto()
     """How often the worker has written its report (`requant_service.runtime.reports`)."""
     GENERATION = auto()
@@ -130,19 +128,14 @@ class SharedNumbers:
 
 
 class CountedConnections(set[Any]):
-    """The open connections of one port of a worker. The supervisor sees how many there are."""
+    """The open connections of one port of a worker. The supervisor sees how many were closed."""
 
     def __init__(self, numbers: SharedNumbers) -> None:
         super().__init__()
         self._numbers = numbers
 
-    def add(self, connection: Any) -> None:
-        """Add a connection that was made."""
-        super().add(connection)
-        self._numbers.add(Shared.OPEN_CONNECTIONS, 1)
-
     def discard(self, connection: Any) -> None:
         """Remove a connection that was lost."""
         if connection in self:
             super().discard(connection)
-            self._numbers.add(Shared.OPEN_CONNECTIONS, -1)
+            self._numbers.add(Shared.CLOSED_CONNECTIONS, 1)

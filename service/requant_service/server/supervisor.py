@@ -258,9 +258,7 @@ class Supervisor:
 
     def _load_of(self, worker: _Worker) -> tuple[int, int]:
         """Return how many connections a worker has, those counted that it has not received yet."""
-        numbers, index = self._numbers, worker.index
-        on_the_way = worker.given - numbers.of(index, Shared.TAKEN_CONNECTIONS)
-        return on_the_way + numbers.of(index, Shared.OPEN_CONNECTIONS), worker.given
+        return worker.given - self._numbers.of(worker.index, Shared.CLOSED_CONNECTIONS), worker.given
 
     # --- Workers
 

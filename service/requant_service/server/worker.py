@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from types import FrameType
 
 import uvicorn
@@ -60,10 +59,6 @@ class WorkerServer(DrainingServer):
             self.drain()
 
     def _accepted(self, connection: socket.socket, port: Port) -> None:
-        numbers = self.running.numbers
-        # It counts as open until it has begun, and then as long as its protocol says.
-        numbers.add(Shared.OPEN_CONNECTIONS, 1)
-        numbers.add(Shared.TAKEN_CONNECTIONS, 1)
         connection.setblocking(False)
         task = asyncio.get_running_loop().create_task(self._begin(connection, port))
         self._beginning.add(task)
@@ -72,11 +67,10 @@ class WorkerServer(DrainingServer):
     async def _begin(self, connection: socket.socket, port: Port) -> None:
         """Begin to serve a connection."""
         try:
-            # A client that has left, or a handshake that failed.
-            with suppress(OSError):
-                await self._serving[port](connection)
-        finally:
-            self.running.numbers.add(Shared.OPEN_CONNECTIONS, -1)
+            await self._serving[port](connection)
+        except OSError:
+            # The client has left, or the handshake failed: no server had the connection, to count its end.
+            self.running.numbers.add(Shared.CLOSED_CONNECTIONS, 1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve what was handed over last, and end."""

@@ -365,11 +365,11 @@ def test_what_large_comparisons_found_is_reported() -> None:
     asyncio.run(scenario())
 
 
-def test_connections_are_counted_once() -> None:
+def test_a_closed_connection_is_counted_once() -> None:
     numbers = SharedNumbers(2).of_worker(1)
     connections = CountedConnections(numbers)
     for each in ("a", "b"):
         connections.add(each)
     connections.discard("a")
     connections.discard("a")
-    assert numbers.all_of(Shared.OPEN_CONNECTIONS) == [0, 1]
+    assert numbers.all_of(Shared.CLOSED_CONNECTIONS) == [0, 1]

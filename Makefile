@@ -31,7 +31,7 @@ serve: $(VENV)/serve.done ## install the dependencies and serve on http://127.0.
 	@$(BIN)/python -m requant serve
 
 test: $(VENV)/check.done ## run the fast tests: every rule, on sampled inputs
-	@echo "The tests take two to three minutes on 2 cores; a minute more the first time, and after a change of a kernel."
+	@echo "The tests take three to seven minutes on 2 cores; one or two more the first time, and after a change of a kernel."
 	@$(BIN)/python $(COMPILE)
 	$(BIN)/python -m pytest $(PARALLEL)
 

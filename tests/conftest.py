@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from inspect import isfunction
-from math import inf
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -23,7 +23,7 @@ import httpx
 import pytest
 from hypothesis import settings
 
-from tests.support.cases import DAYS, EXHAUSTIVE, MINUTES, TODAY, examples
+from tests.support.cases import DAYS, EXHAUSTIVE, MINUTES, TODAY, WHOLE, examples
 
 # A shared machine stalls at times; how long an example takes says nothing about the code. A sample is always the same.
 settings.register_profile("sample", deadline=None, max_examples=examples(100), derandomize=True)
@@ -198,9 +198,20 @@ def _starts_service(item: pytest.Item) -> bool:
     return any(getattr(sys.modules[name], "started", None) is started for name in helpers)
 
 
+def _sampled(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Of each test that is marked `sample(n)`, take at most n cases, the first among them, evenly spread."""
+    for _, cases in groupby(items, lambda item: item.nodeid.partition("[")[0]):
+        found = list(cases)
+        mark = found[0].get_closest_marker("sample")
+        # As in `tests.support.cases`, an odd stride visits both halves of whatever alternates.
+        yield from found[:: -(-len(found) // mark.args[0]) | 1] if mark else found
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what one process has to do alone."""
-    if MINUTES < inf:
+    if not EXHAUSTIVE:
+        items[:] = _sampled(items)
+    if not WHOLE:
         # In another order each day, so that it is not the same files that come too late.
         items.sort(key=lambda item: crc32(f"{TODAY} {_file_of(item.nodeid)}".encode()))
     items.sort(key=lambda item: not _timed(item.nodeid))

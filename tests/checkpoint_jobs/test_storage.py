@@ -70,6 +70,7 @@ async def _probe(client: httpx.AsyncClient, root: Path, job: str) -> float:
     return longest
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_others_are_served_while_storage_is_hostile(kind: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_jobs, "ANSWER_SECONDS", 2.0)

@@ -16,6 +16,7 @@ from tests.support.page_table import page_table
 PAGE = DOCS / "cases.md"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("page", [PAGE, DOCS / "identify.md", DOCS / "vectors.md"], ids=lambda page: page.stem)
 def test_every_call_prints_what_stands_under_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Path) -> None:
     # In this process: to import everything anew for each block takes longer than all of them.

@@ -53,6 +53,7 @@ def test_a_checkpoint(tmp_path: Path) -> None:
     assert (status, suite.get("failures")) == (1, "1")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("program", "status"), [("exit 3", 1), ("cp expected $2", 0)])
 def test_a_pack(tmp_path: Path, program: str, status: int) -> None:
     for name, content in pack_files("vnclip_rne").items():

@@ -79,6 +79,7 @@ def test_the_page_has_all_commands_and_all_statuses() -> None:
     assert stated == statuses
 
 
+@pytest.mark.exhaustive
 def test_the_commands_of_certificates_run(folder: Path) -> None:
     shown = [block.text for block in blocks((DOCS / "certificates.md").read_text()) if block.language == "sh"]
     assert shown

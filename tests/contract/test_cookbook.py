@@ -26,6 +26,7 @@ from tests.support.page_table import page_table
 PAGES = sorted(path.name for path in (DOCS / "cookbook").glob("*.md") if path.name != "README.md")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("page", ["../tutorial.md", *sample(PAGES, 2)])
 def test_every_block_prints_what_stands_under_it(server: Server, tmp_path: Path, page: str) -> None:
     if page == "multiplier_in_c.md" and shutil.which("cc") is None:

@@ -272,6 +272,7 @@ def test_the_version_is_stated_alike(file: str) -> None:
     assert file == "CHANGELOG.md" or set(stated) == {VERSION}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 @pytest.mark.parametrize("folder", ["base", "checkpoint-job", "kserve", "overlays/production"])
 def test_kustomize_builds_it(folder: str) -> None:

@@ -18,6 +18,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
         yield reader
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("title", SECTIONS if EXHAUSTIVE else ["Start", "The model", "JSON", "gRPC"])
 def test_every_block_prints_what_stands_under_it(reader: Reader, title: str) -> None:
     for block in SECTIONS[title]:

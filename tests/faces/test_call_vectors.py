@@ -40,6 +40,7 @@ def of_request(tensors: list[dict[str, Any]]) -> dict[str, Any]:
     return {each["name"]: {"type": each["type"], "values": each["values"]} for each in tensors if "type" in each}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
 def test_what_is_expected_is_what_the_operator_gives(client: httpx.Client, operator: Operator) -> None:
     example = operator.example
@@ -138,6 +139,7 @@ def test_what_is_wrong_with_a_call(client: httpx.Client) -> None:
 OWN = [name for name in CALL_VECTORS.calls.operations if "." not in name] if CALL_VECTORS.calls else []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", OWN)
 def test_every_operation_has_vectors(client: httpx.Client, name: str) -> None:
     """Of our own: without what chooses the arithmetic, or with an error that says what is missing."""

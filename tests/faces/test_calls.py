@@ -152,6 +152,7 @@ def small_floats(element: str) -> tuple[dict[str, Any], np.ndarray[Any, Any]]:
     return {"operation": "quantize", "arguments": arguments}, real
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("element", ["f8E4M3FN", "f8E5M2FNUZ", "f4E2M1FN", "f6E2M3FN", "bf16", "f16"])
 def test_small_floats_are_observed_as_numbers_or_as_their_reply(client: httpx.Client, element: str) -> None:
     call, numbers = small_floats(element)
@@ -189,6 +190,7 @@ def test_a_number_that_is_too_large_for_a_small_float(client: httpx.Client) -> N
 OBSERVABLE = sorted(name for name in CALLED if name != "compare" and "." not in name)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", OBSERVABLE)
 def test_an_operation_s_own_reply_is_observed(
     client: httpx.Client, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str

@@ -207,6 +207,7 @@ def in_form(client: httpx.Client, case: Case) -> Found:
     return of_npz(reply, case)
 
 
+@pytest.mark.exhaustive
 def test_one_call_gives_the_bits_of_two(client: httpx.Client) -> None:
     derived: list[Case] = []
 

@@ -138,6 +138,7 @@ def test_all_operations_are_called() -> None:
     assert {name for name, _ in CALLS} == set(DESCRIBED) == set(FUNCTIONS)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("index", range(len(CALLS)), ids=lambda index: f"{CALLS[index][0]}-{index}")
 def test_a_function_and_a_subcommand_answer_as_the_route(
     client: httpx.Client, index: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -37,6 +37,7 @@ def test_kernels_are_candidates() -> None:
     assert [each["candidates"] for each in reply["excluded"]] == [[{"kernel": "reference"}], [{"kernel": "optimized"}]]
 
 
+@pytest.mark.exhaustive
 def test_what_to_try_next() -> None:
     """One pixel, of which all kernels give the same: another image tells them apart, by the system's own answer."""
     arguments = MEAN | {"input": np.full((1, 2, 1, 4), 3, np.int8)}
@@ -59,6 +60,7 @@ def test_what_to_try_next() -> None:
         assert candidates(requant.identify([call, again])) == [candidates(reply)[group]]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
 def test_every_example_identifies_its_operator(client: httpx.Client, operator: Operator) -> None:
     example = operator.example

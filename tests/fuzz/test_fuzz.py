@@ -34,6 +34,7 @@ def told(outcome: Outcome, seed: str, server: Server) -> str:
     return "\n\n".join([*(each.told(seed, server.url) for each in outcome.findings.values()), outcome.summary(seed)])
 
 
+@pytest.mark.exhaustive
 def test_every_seed_is_a_request_that_works(server: Server) -> None:
     requests = [encoded(None, of_route(path)) for path in ROUTES]
     for model in CATALOG.values():

@@ -51,6 +51,7 @@ def test_the_page_lists_every_attack() -> None:
 QUICK = [name for name in rows() if not name.startswith("slow: ") or name == "slow: a body without an end"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", rows() if EXHAUSTIVE else QUICK)
 def test_an_attack_gets_what_the_page_says(attacked: Server, name: str) -> None:
     began = time.monotonic()

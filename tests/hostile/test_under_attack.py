@@ -35,6 +35,7 @@ def check(name: str, seconds: float, undisturbed: Seen) -> None:
     pytest.fail(f"{seen} during the attack, {undisturbed} without one")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_honest_clients_are_served_during_an_attack(name: str, undisturbed: Seen) -> None:
     check(name, 2.0, undisturbed)

@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import date
-from math import inf
+from math import isinf
 from typing import Final, Protocol, TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ DAYS: Final = int(os.environ.get("TEST_DAYS", "1"))
 """In so many days each file of tests has one on which it is run (`.ci/run`)."""
 MINUTES: Final = float(os.environ.get("TEST_MINUTES", "inf"))
 """A test that has not begun so long after the run did is skipped (`.ci/run`, whose time is limited on any machine)."""
-WHOLE: Final = DAYS == 1 and MINUTES == inf
+WHOLE: Final = DAYS == 1 and isinf(MINUTES)
 """Whether no file and no test is left out."""
 TODAY: Final = date.today().toordinal()
 OF_THE_DAY: Final = TODAY // DAYS if EXHAUSTIVE else 0

@@ -257,6 +257,7 @@ def test_every_rule_has_a_case() -> None:
     assert {scheme for scheme, *_ in CASES} == set(RANGE_RULES)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join([case[0], case[1], *case[2]]))
 def test_rule(case: Case) -> None:
     scheme, storage, options, expected = case

@@ -317,6 +317,7 @@ def test_the_longest_file_names(tmp_path: Path) -> None:
     assert contents(others) == contents(tmp_path / "out")
 
 
+@pytest.mark.exhaustive
 def test_places_that_are_not_utf_8(tmp_path: Path) -> None:
     source = make_model(tmp_path / "model\udcff")
     plan = tmp_path / "plan.json"
@@ -463,6 +464,7 @@ def test_places_that_are_none(model: Path, tmp_path: Path, capsys: pytest.Captur
     assert "'x' is not a whole number of at least 1" in capsys.readouterr().err
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "changes", [{"scheme": "W8B8"}, {"profile": "cuda"}, {"scheme": "W8A8:rows"}, {"ignore": ["re:("]}]
 )
@@ -652,6 +654,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.exhaustive
 def test_as_a_process(model: Path, tmp_path: Path) -> None:
     done = run("checkpoint", "quantize", model, tmp_path / "out", "--scheme", "W8A8", "--progress", "json")
     assert (done.returncode, done.stderr) == (DONE, "")

@@ -179,6 +179,7 @@ def test_messages_name_the_command() -> None:
     assert refused.stderr == "--prot: unknown flag; did you mean --port? `requant serve --help` lists all\n"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("arguments", "redirection", "message"),
     [

@@ -63,6 +63,7 @@ def test_every_f16_and_bf16_beside_its_neighbours() -> None:
         check_error(report, [values[p] for p in stored], [values[q] for q in other])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", SMALL_FLOATS)
 def test_every_pair_of_small_floats(name: str) -> None:
     count = 1 << SMALL_FLOATS[name]

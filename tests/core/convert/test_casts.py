@@ -108,6 +108,7 @@ def run(plan: Plan, source: Array) -> tuple[Array, list[int]]:
     return target, [report.saturated_low, report.saturated_high, report.nan]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("source", WIDE)
 @pytest.mark.parametrize("target", FORMATS)
 def test_narrowing(target: str, source: str) -> None:

@@ -63,6 +63,7 @@ def values_for(storage: str, zero_point: int, m: int, shift_right: int, rng: np.
 PROFILES = ["litert", "litert_single_rounding", "tosa", "tosa_double_round"]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("source", "target", "profile"), sample(list(product(RANGES, RANGES, PROFILES)), 33))
 def test_requantize_every_pair(profile: str, source: str, target: str) -> None:
     rng = np.random.default_rng(5)

@@ -108,6 +108,7 @@ def saturations(profile: str, target: str) -> tuple[bool | None, ...]:
     return (None, False, True) if target in RULES[profile].choice else (None,)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("profile", "source", "target"), casts())
 def test_every_rounding(profile: str, source: str, target: str) -> None:
     x = samples(source, target)
@@ -153,6 +154,7 @@ def check(plan: Plan, x: Array, values: list[float], expected: list[Cast]) -> No
     assert counts == [sum(getattr(each, name) for each in expected) for name in ("low", "high", "nan")]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("profile", "source"), [(profile, name) for profile in RULES for name in RULES[profile].targets if name != "f32"]
 )

@@ -99,6 +99,7 @@ def test_numbers_of_a_format(name: str) -> None:
     assert (element.largest, element.smallest) == (format_.largest, format_.smallest)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", sorted(oracle.ROWS))
 def test_every_code_is_decoded(name: str) -> None:
     codes = np.arange(1 << small_float(name).width, dtype=small_float(name).code_dtype)
@@ -139,6 +140,7 @@ def test_scale_vectors(row: str) -> None:
     assert_same(x, got, np.frombuffer(bytes.fromhex(data[row]), "|u1"))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("saturating", [False, True])
 @pytest.mark.parametrize("name", FORMATS)
 def test_encoding_against_the_oracle(name: str, saturating: bool) -> None:

@@ -46,6 +46,7 @@ def run(case: Conversion) -> np.ndarray:
     return target
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("file", CONVERSIONS)
 def test_conversions(file: str) -> None:
     def check(case: Conversion) -> None:

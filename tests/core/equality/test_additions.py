@@ -21,6 +21,7 @@ def added(profile: str, storage: str = "i8", output: str = "0.7:3") -> AddPlan:
     return addition(lhs, rhs, sum_, profile)
 
 
+@pytest.mark.exhaustive
 def test_all_pairs_of_bytes() -> None:
     profiles = ["litert", "litert_single_rounding", "litert_xnnpack", "tosa", "onnx"]
     scales = (0.5, 0.23, 0.7)

@@ -126,6 +126,7 @@ def test_the_checker_is_short_and_imports_nothing_of_ours() -> None:
     assert imported == {"fractions", "hashlib", "json", "math", "sys"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", documents())
 def test_certificates_hold(name: str) -> None:
     assert checker()(documents()[name])
@@ -178,6 +179,7 @@ def chosen(places: list[Place], most: int) -> list[Place]:
     return [place for place in places if "rows" not in place] + few
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", documents())
 def test_a_changed_number_is_refused(name: str) -> None:
     whole = documents()[name]
@@ -187,6 +189,7 @@ def test_a_changed_number_is_refused(name: str) -> None:
         assert fault(forged) is not None, place
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", documents())
 def test_a_changed_claim_is_refused_with_a_digest_that_fits(name: str) -> None:
     whole = documents()[name]

@@ -52,6 +52,7 @@ def neighbors(rules: dict[str, Rule]) -> list[tuple[Rule, Rule]]:
     return list(pairwise([*every[-1:], *every]))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("expressed", SHORT)
 @pytest.mark.parametrize("target", ["i8:{}, 0.1:3", "u8<3:200>:{}, 0.0625:128", "i4:{}, 3.0:-1", "i16:{}, 1.0e-3:-700"])
 def test_quantizations_of_16_bits(expressed: str, target: str) -> None:
@@ -63,6 +64,7 @@ def test_quantizations_of_16_bits(expressed: str, target: str) -> None:
         assert decided.is_certifiable
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("source", [*SHORT, "f8E5M2", "f8E4M3FNUZ", "f4E2M1FN"])
 @pytest.mark.parametrize("target", SMALL)
 def test_casts_of_16_bits(source: str, target: str) -> None:
@@ -73,6 +75,7 @@ def test_casts_of_16_bits(source: str, target: str) -> None:
         )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("storage", ["i8", "u8", "i4", "u2", "u16", "i16", "f8E4M3FN", "f8E5M2", "f4E2M1FN"])
 @pytest.mark.parametrize("expressed", ["f32", "f16", "bf16", "f64"])
 def test_dequantizations(storage: str, expressed: str) -> None:
@@ -106,6 +109,7 @@ def test_requantizations_through_real_numbers() -> None:
             assert oracle.torch_decomposed(x, 0.25, -1, oracle.target("i8")).value == each.first
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("source", [*SHORT, "f8E5M2", "f8E4M3FNUZ", "f8E8M0FNU", "f4E2M1FN", "f6E3M2FN"])
 def test_decoders(source: str) -> None:
     rules = rules_of("dequantize", source, "f32")
@@ -153,6 +157,7 @@ def test_quantizations_of_32_bits_at_all_thresholds(scale: float) -> None:
         assert seen > 10
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("source", "target"),
     [

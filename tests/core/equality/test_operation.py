@@ -141,6 +141,7 @@ def module_of(input_type: str, output_type: str, shape: str = "2") -> str:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("passes", [[], ["requant-to-integer-arith"], ["requant-to-integer-arith",
                                                                        "strip-func-quant-types"]])  # fmt: skip
 @pytest.mark.parametrize("shape", ["1", "2x3", "?"])

@@ -33,6 +33,7 @@ def near_ties(multiplier: Multiplier, right: int, drawn: random.Random, z_in: in
     return [z_in + tie + off for tie in ties for off in (-1, 0, 1)]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_formulas_are_those_of_the_oracle(scheme: str) -> None:
     drawn = random.Random(scheme)
@@ -51,6 +52,7 @@ def test_formulas_are_those_of_the_oracle(scheme: str) -> None:
             assert rule.outcome(part, q) == expected
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_thresholds_find_what_a_computation_of_every_input_finds(scheme: str) -> None:
     drawn = random.Random(scheme)
@@ -77,6 +79,7 @@ def sibling(scheme: str, multiplier: Multiplier) -> Rule | None:
     return requantized(other, multiplier, "i16")
 
 
+@pytest.mark.exhaustive
 def test_counts_of_16_bits_are_those_of_the_oracle() -> None:
     m, shift = 1234567891, -7
     pairs = [("litert", "litert_single_rounding"), ("litert", "arm_vector"), ("arm_vector", "litert_single_rounding")]

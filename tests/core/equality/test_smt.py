@@ -112,6 +112,7 @@ def inputs_of(first: Rule, second: Rule) -> list[int]:
     ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("scheme", FIXED)
 def test_scripts_say_for_which_inputs_rules_differ(scheme: str) -> None:
     others = ["litert", "cmsis_nn", "tosa_double_round", "xnnpack_rndna"]

@@ -56,6 +56,7 @@ _CALLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", _CALLS)
 def test_the_budget_holds(name: str) -> None:
     call, options = _CALLS[name]

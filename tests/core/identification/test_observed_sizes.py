@@ -31,6 +31,7 @@ CALLS: dict[str, tuple[str, dict[str, Any], type]] = {
 UNKNOWN: tuple[dict[str, Any], ...] = ({}, {"unknown_axis": 0}, {"unknown_block_sizes": [2]})
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("what", CALLS)
 @pytest.mark.parametrize("size", [0, 1, 3, 5])
 def test_outputs_of_another_size_are_refused(what: str, size: int) -> None:

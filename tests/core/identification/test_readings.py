@@ -78,6 +78,7 @@ CONVOLUTIONS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("text", CONVOLUTIONS)
 def test_a_convolution_that_was_read_in_another_way(text: str) -> None:
     arguments, observed = _convolution(**CONVOLUTIONS[text])
@@ -102,6 +103,7 @@ def test_weights_that_were_transposed() -> None:
     assert [each.text for each in answer.unexplained.readings] == ["rhs is transposed"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("side", ["input", "output"])
 def test_nibbles_in_the_other_order(side: str) -> None:
     source, target = "!quant.uniform<i4:f32, 0.3:1>", "!quant.uniform<i4:f32, 0.5:-2>"
@@ -120,6 +122,7 @@ def _swapped(nibbles: Array) -> Array:
     return np.append(even, nibbles[-1:])
 
 
+@pytest.mark.exhaustive
 def test_scales_along_another_axis() -> None:
     source = "!quant.uniform<i8:f32:0, {0.3, 0.2, 0.17, 0.23, 0.4}>"
     given = _bytes(5, 5)
@@ -136,6 +139,7 @@ def _conversion(given: Array, source: str, target: str, observed: Array) -> Arra
     )
 
 
+@pytest.mark.exhaustive
 def test_a_flipped_bit_is_no_reading() -> None:
     arguments, observed = _convolution()
     flipped = observed.copy()

@@ -184,6 +184,7 @@ def real_scales(real: float | Fraction, stored: int, zero_point: int) -> tuple[F
     return Fraction(0) if saturated[1] else least, None if saturated[0] or low <= 0 else real / low
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_contradictions_name_two_elements_that_contradict_each_other(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -283,6 +284,7 @@ def test_a_channel_that_nothing_fits_excludes_a_candidate() -> None:
     assert {each["channel"] for each in first["contradictions"]} == {1}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("scheme", ["litert", "tosa", "fbgemm"])
 @pytest.mark.parametrize("axis", [None, 0])
 def test_all_multipliers_and_shifts_that_fit(scheme: str, axis: int | None) -> None:
@@ -319,6 +321,7 @@ def test_all_multipliers_and_shifts_that_fit(scheme: str, axis: int | None) -> N
                 assert fits(given(pairs).with_observed({"output": seen}), {}) is fitting
 
 
+@pytest.mark.exhaustive
 def test_multipliers_are_tight_in_exact_integers() -> None:
     """q = floor((v * m + 2^(s - 1)) / 2^s) + z, of which no other pair gives all outputs."""
     source = np.arange(-2000, 2000, 37, dtype=np.int64)
@@ -344,6 +347,7 @@ def test_multipliers_are_tight_in_exact_integers() -> None:
         assert fitting == stated
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "derivation",
     [

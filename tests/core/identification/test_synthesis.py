@@ -207,6 +207,7 @@ def _share(answer: Identification, call: ArrayCall, case: Case) -> float:
     return float(np.mean(integers == numbers.observed))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_a_rule_that_no_profile_has(seed: int) -> None:
     case = Case.drawn(seed)
@@ -222,6 +223,7 @@ def _identified(call: ArrayCall, seed: int) -> Identification:
     return identify([call], None if seed % 8 == 0 else _FEW)
 
 
+@pytest.mark.exhaustive
 def test_one_rule_explains_several_calls() -> None:
     case = replace(Case.drawn(5), kind="requantize", rule=Rule("down", 16, "up"))
     assert _share(identify([case.call(1), case.call(2)]), case.call(3), case) == 1

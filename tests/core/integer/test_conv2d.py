@@ -120,6 +120,7 @@ def test_sums_are_exact(data: st.DataObject) -> None:
     assert np.array_equal(found, expected.astype(dtype))
 
 
+@pytest.mark.exhaustive
 def test_many_pixels_and_channels() -> None:
     """More than a block of rows, more than a tile of columns, and depthwise with a multiplier of 1 and of 2."""
     rng = np.random.default_rng(6)

@@ -84,6 +84,7 @@ def _lines(process: subprocess.Popen[str]) -> list[str]:
     return output.splitlines()
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_from_the_cache_is_the_one_that_was_compiled(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(_PROGRAM)
@@ -274,6 +275,7 @@ def _target() -> str:
     return machine_code_cache._target(cpu_target.target_context.codegen())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("damage", "reason"),
     sample(

@@ -107,6 +107,7 @@ def test_one_parameter(profile: str, storage: str) -> None:
     check(plan, profile, reals(scales), scales, np.full(SIZE, zero), storage)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("profile", "rows"), sample(list(product(["onnx", "onnx_reference"], ROWS)), 5))
 def test_a_parameter_for_each_row(profile: str, rows: int) -> None:
     shape = SHAPES[rows]

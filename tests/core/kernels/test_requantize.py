@@ -166,6 +166,7 @@ RULES = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("rule", sorted(RULES))
 @pytest.mark.parametrize("storage", ["i32", "i16"])
 def test_all_shifts(rule: str, storage: str) -> None:

@@ -147,6 +147,7 @@ def operands() -> NDArray[np.float32]:
     return np.concatenate([beside_ties, tiny, large, any_bits, cancelling], axis=1).astype(np.float32)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("run", [of_numbers, of_vectors], ids=["numbers", "vectors"])
 def test_it_is_rounded_once(run: Kernel) -> None:
     a, b, c = operands()

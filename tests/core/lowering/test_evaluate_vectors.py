@@ -178,6 +178,7 @@ def rescaled_program(case: dict[str, Any], count: int) -> tuple[str, list[str], 
     return program(line, types, target), types, target
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", sample(RESCALED, 12), ids=lambda case: f"{case['op']} {case['storage']}")
 def test_rescales(case: dict[str, Any]) -> None:
     """Multipliers and shifts of every rescale, and the numbers of RESCALE where the vectors have them."""

@@ -111,6 +111,7 @@ def test_matmul(data: st.DataObject) -> None:
     assert as_number(found, of_y) == exact
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=examples(120))
 @given(data=st.data())
 def test_conv2d(data: st.DataObject) -> None:
@@ -182,6 +183,7 @@ def convolution(types: tuple[str, ...], target: str, window: Window, name: str =
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["conv2d", "depthwise"])
 def test_litert_convolutions(kind: str) -> None:
     """qgemm_conv.json: what LiteRT's reference kernels gave, bias and activation in the module."""

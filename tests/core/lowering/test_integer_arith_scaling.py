@@ -61,6 +61,7 @@ def oracle_value(scheme: str, q: int, scales: tuple[float, float], zeros: tuple[
     return scheme_oracle.requantized(scheme, q, zeros[0], *multiplier(scheme, *scales), zeros[1], bounds)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("scheme", FIXED_POINT_SCHEMES)
 def test_every_stored_number(scheme: str) -> None:
     """All of i16 (8 bits where a scheme takes no more) to i8: the service's bits, and exact integers."""
@@ -139,6 +140,7 @@ def emitted(plan: ScalingPlan, values: Array, width_in: int, width_out: int) -> 
     return run(Module(operation, "", ModuleLimits()), [values])
 
 
+@pytest.mark.exhaustive
 def test_vectors_of_real_systems() -> None:
     """requantize_variants, tflite_multiplier and their like: everything with a multiplier, a shift and integers."""
     elements: dict[str, int] = {}
@@ -188,6 +190,7 @@ def rescale_module(case: Any) -> str:
     return function([source], lines, target)
 
 
+@pytest.mark.exhaustive
 def test_every_rescale_of_the_reference_model() -> None:
     """tosa_rescale.json: all types, flags and modes but INEXACT_ROUND, which multiplies floats."""
     counts = {"valid": 0, "refused": 0}

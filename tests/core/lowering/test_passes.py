@@ -267,6 +267,7 @@ def both(make: Callable[..., str], random: Random, draw: np.random.Generator, na
     return text, before, evaluated(lowered(text, name).write(), arguments, given)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "make", "count"),
     [(TO_QDQ, elementwise, 120), (TO_QDQ, product, 60), (TO_QDQ, convolution, 30), (TO_QUANTIZED, chain, 100)],

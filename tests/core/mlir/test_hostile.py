@@ -61,6 +61,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text(name: str) -> None:
     def refused() -> None:

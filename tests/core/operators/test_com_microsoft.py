@@ -161,6 +161,7 @@ def test_what_i32_does_not_hold_is_the_lowest() -> None:
 TABLES = {"QLinearSigmoid": (None, oracle.logistic), "QLinearLeakyRelu": (0.1, oracle.leaky(0.1))}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("operator", TABLES)
 def test_tables(operator: str) -> None:
     alpha, function = TABLES[operator]

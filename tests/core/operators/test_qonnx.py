@@ -79,6 +79,7 @@ def test_bipolar() -> None:
     assert found.tolist() == [(signs * 0.5).tolist(), (signs * -2).tolist()]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mode", oracle.MODES)
 def test_trunc(mode: str) -> None:
     rng = np.random.default_rng(2)

@@ -53,6 +53,7 @@ def verified(folder: Path, pack: Path, extra: int, *options: str) -> int:
     return main(["vectors", "verify", str(pack), "--command", command, "--case", CASE, *options])
 
 
+@pytest.mark.exhaustive
 def test_a_pack_is_the_same_whenever_it_is_made(files: dict[str, bytes], tmp_path: Path) -> None:
     name = "litert_single_rounding"
     assert pack_files(name) == files

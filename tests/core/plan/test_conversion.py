@@ -228,6 +228,7 @@ def converted(plan: Plan, width: int | None, threads: int, size: int) -> tuple[b
     return target.tobytes(), tally
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", PLANS)
 def test_threads_and_pieces_change_nothing(name: str) -> None:
     plan, width = PLANS[name]

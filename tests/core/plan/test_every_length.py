@@ -162,6 +162,7 @@ def quantizing() -> list[tuple[str, str, str]]:
 QUANTIZING = sample_each(quantizing(), lambda each: (*each[:2], each[2] == "i32"), 1)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("profile", "expressed", "storage"), QUANTIZING)
 def test_quantize(profile: str, expressed: str, storage: str) -> None:
     done, turns = 0, Counter[str]()

@@ -161,6 +161,7 @@ def test_quantize_within_narrow_bounds_by_odd_scales(profile: str, expressed: st
         compare(plan, source, expected_of(profile, real_values(source, expressed), scale, z, t))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("expressed", ["f16", "bf16"])
 @pytest.mark.parametrize("profile", ["stablehlo", "mlir", "onnx", "onnx_reference", "torch_decomposed"])
 def test_quantize_every_pattern_of_sixteen_bits(profile: str, expressed: str) -> None:

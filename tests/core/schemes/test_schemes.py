@@ -194,6 +194,7 @@ def multiplications(draw: st.DrawFn, scheme: str) -> tuple[int, int, int, list[i
     return m, shift, z_out, values
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("scheme", SCHEMES)
 @settings(max_examples=examples(50))
 @given(data=st.data())

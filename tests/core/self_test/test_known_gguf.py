@@ -13,6 +13,7 @@ from tests.oracles.ggml_quants import VALUES
 from tests.oracles.ggml_search import BLOCKS
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("call", KNOWN_GGUF, ids=lambda call: call.name)
 def test_the_oracle_gives_each_known_answer(call: KnownCall) -> None:
     name = call.name.split()[1]

@@ -93,6 +93,7 @@ ANSWERS: dict[str, Callable[[Array, str], Iterable[Array]]] = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("call", KNOWN_WEIGHT_LAYOUTS, ids=lambda call: call.name)
 def test_the_oracle_gives_each_known_answer(call: KnownCall) -> None:
     found = hashlib.sha256()

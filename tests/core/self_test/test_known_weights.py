@@ -33,6 +33,7 @@ def expected(scheme: str, dtype: str) -> tuple[exact_weights.Stored, np.ndarray]
     return exact_weights.mx(rows, dtype, int(name[4]), rounds=True)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("call", sample(KNOWN_WEIGHTS, 4), ids=lambda call: call.name)
 def test_the_oracle_gives_each_known_answer(call: KnownCall) -> None:
     scheme, dtype = call.name.split()

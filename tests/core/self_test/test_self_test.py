@@ -153,6 +153,7 @@ def rescaled(known: KnownAnswer, q: int) -> int:
 CHECKED = sample_each(KNOWN_ANSWERS, lambda known: (known.profile, known.operation, known.scheme, known.rounding), 1)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "known",
     CHECKED,

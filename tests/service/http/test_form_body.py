@@ -152,6 +152,7 @@ COSTLY = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("chunk", [1 << 20, 4096, 7, 1])
 @pytest.mark.parametrize("kind", COSTLY)
 def test_what_costs_the_parser_time_is_refused_soon(kind: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:

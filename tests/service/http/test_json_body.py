@@ -99,6 +99,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_the_worst_within_the_limit_is_refused_soon_and_shortly(name: str) -> None:
     body = HOSTILE[name].encode()

@@ -80,6 +80,7 @@ def requests(operator: Operator) -> Iterator[Request]:
         yield request
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "operator", [operator for operator in OPERATORS.values() if any(places(operator))], ids=lambda each: each.full_name
 )

@@ -67,6 +67,7 @@ def of_written(client: httpx.Client, path: str, body: str) -> Any:
     return reply.json() | {"request_id": reply.status_code}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("scheme", ["litert", "onnxruntime", "litert_float"])
 def test_a_number_means_what_the_text_of_the_same_characters_means(client: httpx.Client, scheme: str) -> None:
     answered = 0

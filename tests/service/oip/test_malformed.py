@@ -526,6 +526,7 @@ def test_compressed_bodies_that_are_broken(client: httpx.Client, coding: str) ->
         refused(reply, MALFORMED)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("chunked", [False, True])
 def test_bombs_are_refused_on_the_way(client: httpx.Client, coding: str, chunked: bool) -> None:

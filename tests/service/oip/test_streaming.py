@@ -77,6 +77,7 @@ def whole() -> dict[str, Reply]:
     return {name: send(name, []) for name in CASES}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.usefixtures("small_pieces")
 def test_any_cut(name: str, whole: dict[str, Reply]) -> None:

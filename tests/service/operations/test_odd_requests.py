@@ -46,6 +46,7 @@ def variants(body: Any) -> Iterator[Any]:
             yield _resized(body, place, length)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("path", [path for path in EXAMPLES if not path.startswith("/v2/")])
 def test_a_route_takes_or_refuses_every_length(client: httpx.Client, path: str) -> None:
     for body in variants(EXAMPLES[path]):
@@ -53,6 +54,7 @@ def test_a_route_takes_or_refuses_every_length(client: httpx.Client, path: str) 
         assert reply.status_code in (200, *REFUSED), (body, reply.text)
 
 
+@pytest.mark.exhaustive
 def test_a_model_takes_or_refuses_every_length(client: httpx.Client) -> None:
     asked = 0
     for model in CATALOG.values():

@@ -136,6 +136,7 @@ async def _ask(app: Application, path: str, body: Body | str) -> Reply:
     return await post(app, path, {}, [text], declared=len(text), headers=[(b"x-request-id", b"an-id")])
 
 
+@pytest.mark.exhaustive
 def test_every_request_gets_its_own_answer_whatever_came_before_it() -> None:
     kept, unkept = ready_app(), ready_app(plan_cache_bytes=0)
 

@@ -210,6 +210,7 @@ WRONG_ARGUMENTS = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("arguments", WRONG_ARGUMENTS, ids=" ".join)
 def test_arguments_are_read_before_kernels_are_compiled(arguments: tuple[str, ...], tmp_path: Path) -> None:
     cache = tmp_path / "cache"
@@ -224,6 +225,7 @@ def test_arguments_are_read_before_kernels_are_compiled(arguments: tuple[str, ..
     assert not cache.exists()
 
 
+@pytest.mark.exhaustive
 def test_a_setting_that_cannot_be_used_ends_the_service(tmp_path: Path) -> None:
     with service(tmp_path, _READY + _SERVE, "--tokens-file", str(tmp_path / "missing")) as (process, _):
         assert process.wait(timeout=60) == 2

@@ -83,6 +83,7 @@ def test_connections_that_wait_to_be_accepted_are_served(kind: str, tmp_path: Pa
     assert reply.endswith(b"body")
 
 
+@pytest.mark.exhaustive
 def test_a_connection_without_a_request_has_a_last_moment() -> None:
     async def scenario() -> tuple[bytes, float]:
         made = server()

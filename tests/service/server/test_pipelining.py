@@ -125,6 +125,7 @@ def test_a_burst_is_answered_in_order(server: Server) -> None:
     assert len({re.sub(rb'"request_id":"[0-9a-f]+"', b"", body) for _, body in found}) == 5
 
 
+@pytest.mark.exhaustive
 def test_a_probe_is_answered_beside_bursts(server: Server) -> None:
     """100 connections send 240 KB of requests each, and read nothing. One that reads shows how busy the machine is."""
     burst = GET * (240_000 // len(GET))

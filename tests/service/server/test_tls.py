@@ -150,6 +150,7 @@ def test_read_timeouts_begin_after_the_handshake(secured: Secured) -> None:
         assert until_closed(connection).startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.exhaustive
 def test_tokens_and_what_is_open_without(secured: Secured) -> None:
     with secured.client() as client:
         open_paths = ["/healthz", "/v2/health/live", "/v2/health/ready", "/docs", "/openapi.json"]

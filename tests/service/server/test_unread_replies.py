@@ -146,6 +146,7 @@ def test_replies_that_nobody_takes(tmp_path: Path) -> None:
         assert median(slowest) < max(0.1, 10 * float(np.percentile(probe.seconds, 99)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is looked up in /proc")
 def test_memory_goes_back_after_large_replies(tmp_path: Path) -> None:
     """Replies of different sizes at once, all of them read."""

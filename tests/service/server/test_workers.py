@@ -219,6 +219,7 @@ class TestEnds:
         for each in kept:
             each.close()
 
+    @pytest.mark.sample(1)
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_a_signal_ends_all_after_what_is_under_way(self, number: signal.Signals, tmp_path: Path) -> None:
         log = tmp_path / "log"
@@ -248,6 +249,7 @@ class TestEnds:
                 process.wait()
                 settle(lambda: not any(map(is_running, workers)), 2)
 
+    @pytest.mark.exhaustive
     def test_workers_that_never_start_end_the_service(self, tmp_path: Path) -> None:
         script = (
             "from requant_service.runtime import runtime\n"
@@ -262,6 +264,7 @@ class TestEnds:
         assert re.search(r"5 workers ended before they were ready, the last with exit code 1\.", done.stderr)
 
 
+@pytest.mark.exhaustive
 def test_files_of_settings_are_read_again_by_all(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     first, second = "first-token-of-the-test", "second-token-of-the-test"
@@ -288,6 +291,7 @@ def test_files_of_settings_are_read_again_by_all(tmp_path: Path) -> None:
         assert statuses(second) == {200}
 
 
+@pytest.mark.exhaustive
 def test_unix_socket_tls_and_grpc_are_served_by_all(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     options = ("--workers", "2", "--uds", str(path), "--drain-seconds", "0", "--metrics-port", str(port := free_port()))
@@ -339,6 +343,7 @@ def test_a_large_tensor_does_not_delay_the_others(service: tuple[Server, subproc
     assert sorted(seconds)[len(seconds) // 2] < 0.05
 
 
+@pytest.mark.exhaustive
 def test_killed_workers_lose_their_requests_and_nothing_else(tmp_path: Path) -> None:
     """Workers are killed at random under load. A client gets the whole right reply to its request, or none at all."""
     kills = 100 if EXHAUSTIVE else 5

@@ -48,6 +48,7 @@ def fused_numpy() -> bool:
     return bool({"FMA3", "AVX512F", "X86_V3", "X86_V4"} & {*features.get("baseline", []), *features.get("found", [])})
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sums_are_numpys(dtype: type) -> None:
     rng = np.random.default_rng(2)

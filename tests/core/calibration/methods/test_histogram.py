@@ -29,6 +29,7 @@ def count(values: Array, first: Any, last: Any, bins: int) -> Array:
     return counts
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("lanes", LANES)
 def test_counts_are_numpys(lanes: str) -> None:
     """Also of numbers on the edges, beyond the ends, and of ranges whose edges hardly differ."""
@@ -223,6 +224,7 @@ def test_bins_are_bounded(bins: int) -> None:
         assert caught.value.pointer == "/bins"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("magnitudes", [False, True])
 def test_the_work_of_all_tensors_is_limited(magnitudes: bool) -> None:
     """Many tensors of many rows, each bin of which is made or moved with each tensor; and rows that grow in turn."""

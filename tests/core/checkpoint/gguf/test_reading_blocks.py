@@ -30,6 +30,7 @@ def test_every_type_has_an_oracle() -> None:
     assert {*VALUES, *GGUF_FORMATS, "F32", "F16", "BF16"} == set(READABLE)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", VALUES)
 def test_values_equal_the_oracle(name: str) -> None:
     type_ = TENSOR_TYPES[name]

@@ -108,6 +108,7 @@ def is_linear(name: str) -> bool:
     return name.endswith(".weight") and ("_proj." in name or ".w1." in name or ".w2." in name or ".w3." in name)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", MODELS)
 def test_models_there_and_back(name: str, tmp_path: Path) -> None:
     model = MODELS[name]
@@ -164,6 +165,7 @@ def hostile(type_: str) -> Any:
     return blocks
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("type_", INTEGERS)
 def test_hostile_scales_of_integers(type_: str, tmp_path: Path) -> None:
     """Negative, subnormal, 0, NaN and infinite d: F32 scales hold the numbers of them all."""
@@ -225,6 +227,7 @@ def nvfp4(scales: Iterable[int]) -> Any:
     return blocks
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("scale", [1.0, 2.0**-20, None])
 def test_nvfp4_moves_with_a_power_of_two(scale: float | None, tmp_path: Path) -> None:
     """All bytes of scales that ggml reads, 0 and the one that is NaN elsewhere too; without a tensor it is 1."""
@@ -268,6 +271,7 @@ def refused(source: Path, target: Path, to: str, like: Path, **options: Any) -> 
     return found.value
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("type_", "scheme"),
     [("Q8_0", "W4A16:group=32"), ("Q4_1", "W4A16:group=32"), ("Q4_1", "W4A16_ASYM:group=32"), ("NVFP4", "NVFP4A16"),
@@ -533,6 +537,7 @@ def test_floats_of_a_gguf_file_are_quantized_as_those_of_the_directory(tmp_path:
     assert diff(open_source(floats, like), LocalStore(like), numbers=True).differences == ()
 
 
+@pytest.mark.exhaustive
 def test_pieces_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     like, floats = LLAMA.write_directory(tmp_path / "like"), LLAMA.write_gguf(tmp_path / "f.gguf", "F32")
     source = LLAMA.write_gguf(tmp_path / "model.gguf", "Q8_0")

@@ -51,6 +51,7 @@ def test_ggml_writes_the_same_bytes_by_importance(name: str) -> None:
     assert stored.tobytes() == base64.b64decode(VECTORS["by_importance"][name])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("importance", IMPORTANCE)
 @pytest.mark.parametrize("name", BLOCKS)
 def test_bytes_equal_the_oracle(name: str, importance: str) -> None:
@@ -91,6 +92,7 @@ def test_what_is_written_is_near(name: str) -> None:
         assert -10 * np.log10(np.square(error).mean() / np.square(values).mean()) > bits
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: str(kernel.name).rpartition(".")[2])
 def test_products_and_sums_are_not_fused(kernel: Kernel) -> None:
     """A fused multiply-add rounds once, and would give other bits than C without it."""

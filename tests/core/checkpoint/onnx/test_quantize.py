@@ -535,6 +535,7 @@ def test_the_hashes_are_those_of_the_files(tmp_path: Path) -> None:
         assert hashlib.sha256((tmp_path / file.name).read_bytes()).hexdigest() == file.sha256
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("form", ["MatMulNBits4", "DequantizeLinear4"])
 def test_a_weight_may_have_many_uses(form: str, tmp_path: Path) -> None:
     """Names that are free are found without asking for all that are not."""

@@ -142,6 +142,7 @@ def _asked_and_taken(store: HeadersOnly, scheme: str) -> tuple[int, int]:
         tracemalloc.stop()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "scheme"),
     list(product(EXPENSIVE, SCHEMES)) if EXHAUSTIVE else list(zip(EXPENSIVE, cycle(SCHEMES))),
@@ -168,6 +169,7 @@ def test_memory_is_asked_for_before_it_is_taken(name: str, scheme: str) -> None:
             plan_conversion(store, request(scheme), limited)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", EXPENSIVE)
 def test_a_plan_can_be_cancelled_at_any_time(name: str) -> None:
     store = EXPENSIVE[name]()
@@ -216,6 +218,7 @@ def test_a_plan_can_be_cancelled_at_any_time(name: str) -> None:
             cancellation_check.reset(token)
 
 
+@pytest.mark.exhaustive
 def test_patterns_and_tensors_do_not_multiply() -> None:
     store, asked = weights(500), request("W4A16", ignore=patterns(300))
     check_linear(asked.ignore)
@@ -265,6 +268,7 @@ HOLDING: dict[str, Callable[[], tuple[Callable[[bytes], Any], bytes]]] = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", HOLDING)
 def test_no_text_holds_the_interpreter(name: str) -> None:
     read, text = HOLDING[name]()

@@ -154,6 +154,7 @@ def test_document() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_many_experts_take_little_memory_and_time() -> None:
     """Some 1.8 kB for a tensor: a mixture of 60,000 tensors takes about 100 MB, and 3 s on a quiet machine."""
     shapes = (("gate_proj", (2048, 7168)), ("up_proj", (2048, 7168)), ("down_proj", (7168, 2048)))

@@ -136,6 +136,7 @@ def _check(failed: list[str], read: int, rounds: int) -> None:
     assert 0 < read < rounds, read
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_configs(scheme: str) -> None:
     drawn, failed, read = random.Random(scheme), list[str](), 0

@@ -157,6 +157,7 @@ def test_a_config_that_says_nothing(scheme: str | None) -> None:
         planned(found, scheme)
 
 
+@pytest.mark.exhaustive
 def test_as_many_metadata_as_a_header_may_have_take_seconds() -> None:
     text = json.dumps({"_type": "Float8Tensor", "_data": {}})
     count = MAX_METADATA_BYTES // (len(text) + 40)

@@ -49,6 +49,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Example:
     return example(tmp_path_factory.mktemp("model") / "source", shards=2, rows=60, columns=70)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_fails(made: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     reference = tmp_path / "reference"

@@ -33,6 +33,7 @@ def convert(source: Path, target: Path, scheme: str | None) -> Path:
     return target
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_one_pass_writes_what_two_write(kind: str, tmp_path: Path) -> None:
     source = save(tmp_path / "source", FOREIGN[kind])
@@ -67,6 +68,7 @@ def test_nothing_is_wrong_with_what_is_stored(kind: str, tmp_path: Path) -> None
     assert verify(LocalStore(save(tmp_path / "source", FOREIGN[kind]))).faults == ()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_each_tensor_is_needed(kind: str, tmp_path: Path) -> None:
     """Without one of a module, the model is refused, and never read with fewer."""

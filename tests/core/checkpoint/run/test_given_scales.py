@@ -402,6 +402,7 @@ def test_requests_that_are_none(value: object, model: Path) -> None:
         request_of({**members, "kv_scales": value})
 
 
+@pytest.mark.exhaustive
 def test_the_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "inputs.json").write_text(json.dumps(INPUTS))
     (tmp_path / "kv.json").write_text(json.dumps(KV))

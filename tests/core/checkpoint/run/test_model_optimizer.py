@@ -151,6 +151,7 @@ def convert(source: Path, target: Path, scheme: str | None) -> Path:
     return target
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("name", "model"), MODELS.items(), ids=MODELS)
 def test_to_bf16(name: str, model: Model, tmp_path: Path) -> None:
     """The numbers, the names, and the files: those of the codes."""
@@ -177,6 +178,7 @@ def test_to_bf16(name: str, model: Model, tmp_path: Path) -> None:
     assert (with_itself.compared, with_itself.differences) == (len(weights), ())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("scheme", ["NVFP4A16", "FP8_BLOCK"])
 @pytest.mark.parametrize("name", ["llama fp8", "deepseek nvfp4", "mixed", "awq"])
 def test_in_one_pass(name: str, scheme: str, tmp_path: Path) -> None:

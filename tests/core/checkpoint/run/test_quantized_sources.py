@@ -38,6 +38,7 @@ def convert(source: Path, target: Path, scheme: str | None, dtype: str | None = 
     return target
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("first", "second"), sample(list(product(SCHEMES, SCHEMES)), 24))
 def test_one_pass_writes_what_two_write(tmp_path: Path, first: str, second: str) -> None:
     dtype = ("BF16", "F32")[(SCHEMES.index(first) + SCHEMES.index(second)) % 2]

@@ -76,6 +76,7 @@ def quantized(directory: Path, scheme: str) -> Path:
     return directory / "quantized"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("first", "second"), sample(PAIRS, 20))
 def test_pairs_that_hold_the_same_numbers(tmp_path: Path, first: str, second: str) -> None:
     source = quantized(tmp_path, first)
@@ -88,6 +89,7 @@ def test_pairs_that_hold_the_same_numbers(tmp_path: Path, first: str, second: st
     assert verify(LocalStore(tmp_path / "out"), LocalStore(source)).faults == ()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("first", "second"), INEXACT)
 def test_pairs_that_do_not_are_refused_with_a_number(tmp_path: Path, first: str, second: str) -> None:
     source = quantized(tmp_path, first)
@@ -138,6 +140,7 @@ def test_a_block_whose_scales_lie_too_far_apart(tmp_path: Path) -> None:
     assert f"holds {smallest!r} at row 0, column 0; it would be stored as " in refused.value.detail
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("to", ["NVFP4A16", "FP8_BLOCK", "MXFP6A16", "MXFP8A16", "BF16", "F16", "F32"])
 def test_each_scale_of_mxfp4(tmp_path: Path, to: str) -> None:
     """A whole weight of one scale byte: which bytes are exact is what fractions say, and all others are refused."""
@@ -244,6 +247,7 @@ def test_what_is_certified_besides(tmp_path: Path) -> None:
     assert {each.tensor: each.differing for each in found}[f"{UP}.weight"] == weight.differing
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("scheme", sample(list(conversion_matrix.SCHEMES), 2))
 def test_the_page_has_what_is_exact(scheme: str) -> None:
     assert conversion_matrix.lines_of_page()[scheme] == conversion_matrix.line(scheme)

@@ -204,6 +204,7 @@ def test_observers_see_every_row_once(tmp_path: Path) -> None:
     assert {module: b"".join(rows[at] for at in sorted(rows)) for module, rows in seen.items()} == weights_read
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("bits", "module"), sample(list(product([0x7F80, 0xFF80, 0x7FC1], ["a", "q"])), 2))
 def test_what_is_not_finite_is_refused_with_its_place(tmp_path: Path, bits: int, module: str) -> None:
     made = example(tmp_path / "source", rows=2000)
@@ -254,6 +255,7 @@ def test_cancellation_stops_it_and_it_can_go_on(tmp_path: Path) -> None:
     check_finished(made, out)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("change", ["touch", "truncate", "replace", "remove"])
 def test_a_source_that_changes_meanwhile(tmp_path: Path, change: str) -> None:
     made, out = example(tmp_path / "source"), tmp_path / "out"

@@ -138,6 +138,7 @@ def test_loaders_find_the_scheme_of_each_module(name: str, model: Path, tmp_path
     assert added == (8 if "alphabet" in name else 0)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", MIXTURES)
 def test_verify_dequantize_and_diff(name: str, model: Path, tmp_path: Path) -> None:
     schemes = MIXTURES[name]

@@ -180,6 +180,7 @@ def test_a_server_that_sends_more_than_was_asked_for(server: HttpFiles) -> None:
         HttpStore(f"{server.url}/model", retry=BRIEF).get("a", 1000)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("stalls", ["head", "body", "nothing"])
 def test_a_server_that_does_not_answer_in_time(server: HttpFiles, monkeypatch: pytest.MonkeyPatch, stalls: str) -> None:
     """Nothing, or a byte at a time, so that each wait is short."""

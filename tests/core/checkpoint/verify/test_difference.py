@@ -203,6 +203,7 @@ def test_two_schemes(source: Path, tmp_path: Path) -> None:
     assert _differences(b, source)[UP].unit is Unit.VALUE
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("scheme", "other"),
     [("W4A16:group=32", "W4A16:group=64"), ("FP8_DYNAMIC", "FP8_BLOCK"), ("MXFP4A16", "NVFP4A16"), ("NF4", "AWQ")],

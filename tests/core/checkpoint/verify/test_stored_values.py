@@ -116,6 +116,7 @@ def wrong_elements(scheme: str, suffix: str, entry: TensorEntry, at: int, now: i
             yield "not above", FLOATS["F32"][2] | 0x3F900000
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("scheme", OPTIONS)
 def test_each_wrong_value_is_found_where_it_is(scheme: str, tmp_path: Path) -> None:
     source = model(tmp_path / "source", scheme)
@@ -143,6 +144,7 @@ def test_each_wrong_value_is_found_where_it_is(scheme: str, tmp_path: Path) -> N
     assert kinds >= (1 if scheme.startswith(("MXFP4", "MXFP6")) else 3)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("scheme", OPTIONS)
 def test_a_weight_of_zeros_is_found(scheme: str, tmp_path: Path) -> None:
     source = model(tmp_path / "source", scheme)
@@ -295,6 +297,7 @@ def test_scales_of_activations_are_looked_at(tmp_path: Path) -> None:
         assert [each.detail for each in faults] == ([] if wrong is None else [f"the value is {wrong}"])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("scheme", ["W4A16_ASYM", "GPTQ_W4A16", "NF4"])
 def test_a_flipped_bit_of_any_file_is_found(scheme: str, tmp_path: Path) -> None:
     folder, _ = converted(model(tmp_path / "source", scheme, shape=(32, 128)), tmp_path / "out", scheme)

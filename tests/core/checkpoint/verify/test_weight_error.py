@@ -62,6 +62,7 @@ def _rounded_to_bf16(number: Fraction) -> Fraction:
     return round(number / unit) * unit
 
 
+@pytest.mark.exhaustive
 def test_sums(model: tuple[Path, Path]) -> None:
     source = _reals(read_safetensors(model[0] / "model-00001-of-00001.safetensors")[f"{MODULE}.weight"][1])
     stored = read_safetensors(model[1] / "model-00001-of-00001.safetensors")

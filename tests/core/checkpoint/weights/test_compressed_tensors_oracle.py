@@ -97,6 +97,7 @@ INTEGERS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "dtype", "profile"), sample(list(product(INTEGERS, DTYPES_OF_WEIGHTS, PROFILES)), 16))
 def test_integers(name: str, dtype: str, profile: str) -> None:
     bits, symmetric, block, shape = INTEGERS[name]
@@ -124,6 +125,7 @@ def test_float8(name: str, dtype: str, profile: str) -> None:
     assert_same(scheme_named(name).format(profile), rows, dtype, expected)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("dtype", DTYPES_OF_WEIGHTS)
 @pytest.mark.parametrize("name", ["MXFP4A16", "MXFP6A16", "MXFP8A16"])
@@ -134,6 +136,7 @@ def test_mx(name: str, dtype: str, profile: str) -> None:
     assert_same(scheme_named(name).format(profile), rows, dtype, expected, back="BF16")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("larger", [1.0, 4.0])
 @pytest.mark.parametrize("dtype", DTYPES_OF_WEIGHTS)
 def test_nvfp4(dtype: str, larger: float) -> None:

@@ -144,6 +144,7 @@ def test_powers_of_two_as_the_logarithm_rounds() -> None:
             assert found["weight"][row, column] == expected.codes[0]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("width", "symmetric", "version"),

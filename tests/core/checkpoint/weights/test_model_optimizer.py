@@ -81,6 +81,7 @@ CODES = np.arange(256, dtype=np.uint8)
 ALL_NIBBLES = np.tile(CODES[:16:2] | CODES[1:16:2] << 4, (256, 1))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("algorithm", ["NVFP4", "w4a16_nvfp4", "W4A8_NVFP4_FP8"])
 def test_all_codes_and_scales_of_nvfp4(algorithm: str, dtype: str) -> None:
@@ -96,6 +97,7 @@ def test_all_codes_and_scales_of_nvfp4(algorithm: str, dtype: str) -> None:
         same(restored(form(algorithm), parts, dtype), expected, dtype)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("algorithm", "scales"), [("MXFP8", "U8"), ("MXFP8", "F8_E8M0"), ("mxfp4", "U8")])
 def test_all_codes_and_scales_of_mx(algorithm: str, scales: str, dtype: str) -> None:
@@ -125,6 +127,7 @@ BY_CHANNEL: list[tuple[str, Callable[[np.ndarray], tuple[str, np.ndarray]], Call
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("algorithm", "store", "value"), BY_CHANNEL, ids=[each[0] for each in BY_CHANNEL])
 def test_scales_of_channels(

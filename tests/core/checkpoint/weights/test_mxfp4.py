@@ -35,6 +35,7 @@ def expected(dtype: str, largest: str) -> np.ndarray:
         return bits_of(np.array(numbers, np.float32), dtype)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("scale_dtype", "largest"), [("F8_E8M0", "NaN"), ("U8", "infinity")])
 def test_all_codes_with_all_scales(scale_dtype: str, largest: str, dtype: str) -> None:
@@ -61,6 +62,7 @@ def test_all_codes_with_all_scales_of_gpt_oss(dtype: str) -> None:
             np.testing.assert_array_equal(restored, every[first::step])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("transposed", [True, False])
 def test_experts(transposed: bool, dtype: str) -> None:

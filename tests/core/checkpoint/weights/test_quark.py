@@ -107,6 +107,7 @@ def words(codes: np.ndarray, *, reordered: bool) -> np.ndarray:
     return found
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("zero_points", [True, False])
 @pytest.mark.parametrize("scheme", [PER_TENSOR, PER_CHANNEL, PER_GROUP])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int4", "uint4"])

@@ -32,6 +32,7 @@ def scales(count: int) -> np.ndarray:
     return np.append(HOSTILE, rest.astype(np.float32))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("states_order", [True, False])
 def test_all_codes(states_order: bool, dtype: str) -> None:

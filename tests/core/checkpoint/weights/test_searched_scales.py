@@ -67,6 +67,7 @@ INTEGERS = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", INTEGERS)
 def test_integers(name: str, dtype: str) -> None:
@@ -125,6 +126,7 @@ def test_fp8(dtype: str) -> None:
     np.testing.assert_array_equal(stored["weight_scale"].reshape(scales.shape), bits_of(scales, dtype))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_blocks_that_edges_cut_off(dtype: str) -> None:
     """A few steps alone: the oracle is slow."""
@@ -155,6 +157,7 @@ def padded(rows: np.ndarray, dtype: str, block: Block, place: tuple[int, ...]) -
     return [(bool(np.signbit(each)), abs(Fraction(float(each)))) for each in found.reshape(-1)]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("name", "bits", "back"), [("MXFP4A16:mse", 4, e2m1), ("MXFP6A16:mse", 6, e2m3), ("MXFP8:mse", 8, e4m3)]
@@ -175,6 +178,7 @@ def test_mx(name: str, bits: int, back: Back, dtype: str) -> None:
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_nvfp4(dtype: str) -> None:
     rows, exact = weights((3, 16), dtype), oracle.DTYPES[dtype]
@@ -195,6 +199,7 @@ def test_nvfp4(dtype: str) -> None:
         assert stored["weight_scale"][place] == oracle.nvfp4_scale([(False, largest)], by, exact)[0]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "gain"),
     [

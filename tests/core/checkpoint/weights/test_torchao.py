@@ -42,6 +42,7 @@ def test_float8(grid: tuple[int, int], element: str, name: str) -> None:
     assert_values(Float8TensorWeight(grid, element), found, (24, 256), value)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
 @pytest.mark.parametrize("zero_points", [True, False])
 def test_integers(zero_points: bool, dtype: str) -> None:
@@ -89,6 +90,7 @@ MX = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("in_tiles", [False, True])
 @pytest.mark.parametrize("element", MX)
 def test_mx(element: str, in_tiles: bool) -> None:
@@ -110,6 +112,7 @@ def test_mx(element: str, in_tiles: bool) -> None:
     assert_values(MxTensorWeight((256, 5), width, in_tiles, element), found, codes.shape, value)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("in_tiles", [False, True])
 @pytest.mark.parametrize("whole", [None, 1.0, 1.7e-3, -3e38, math.nan, 1e-42, 0.0])
 def test_nvfp4(whole: float | None, in_tiles: bool) -> None:

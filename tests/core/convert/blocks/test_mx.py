@@ -66,6 +66,7 @@ def test_mxint8_has_no_rule_of_torchao() -> None:
         quantize_mx(np.zeros(BLOCK, "<f4"), "mxint8", MxRule.EVEN)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("name", "rule"), RULES)
 def test_exponents_beside_their_steps(name: str, rule: MxRule) -> None:
     x = beside_thresholds(name)
@@ -77,6 +78,7 @@ def test_exponents_beside_their_steps(name: str, rule: MxRule) -> None:
         assert got == expected, f"{block[-1]!r}"
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("name", "rule"), RULES)
 def test_blocks_against_the_oracle(name: str, rule: MxRule) -> None:
     x = sample()

@@ -136,6 +136,7 @@ def assert_blocks_by(rule: Nvfp4Rule, x: np.ndarray, tensor: Nvfp4Tensor, whole:
         assert got == oracle.quantize_nvfp4_by(rule, block, whole), f"block {index}: {block}"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("largest", LARGEST)
 @pytest.mark.parametrize("rule", Nvfp4Rule)
 def test_rules_of_libraries(rule: Nvfp4Rule, largest: float) -> None:
@@ -153,6 +154,7 @@ def test_rules_of_libraries(rule: Nvfp4Rule, largest: float) -> None:
         assert_blocks_by(rule, some, quantize_nvfp4(some, whole, rule), whole)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rule", Nvfp4Rule)
 def test_many_global_scales_of_libraries(rule: Nvfp4Rule) -> None:
     """Steps of the global scale alone show in few tensors, and there beside the ties of block scales."""
@@ -164,6 +166,7 @@ def test_many_global_scales_of_libraries(rule: Nvfp4Rule) -> None:
         assert_blocks_by(rule, x, tensor, tensor.global_scale)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("rule", "power"), [(Nvfp4Rule.FOUROVERSIX, 2), (Nvfp4Rule.FOUROVERSIX_MAE, 1)])
 def test_errors_that_are_nearly_equal(rule: Nvfp4Rule, power: int) -> None:
     """Where the order of the sum decides."""

@@ -28,6 +28,7 @@ TABLE = "!quant.quantile<i3:f32, {-1.0, -0.5, -0.5, 0.0, 0.25, 0.5, 1.0, 3.0}>"
 DEFINING = [name for name, each in PROFILES.items() if Operation.QUANTIZE in each.operations and name != "quantile"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", DEFINING)
 def test_every_profile(name: str) -> None:
     rule, rng, done = PROFILES[name].operations[Operation.QUANTIZE], np.random.default_rng(zlib.crc32(name.encode())), 0
@@ -156,6 +157,7 @@ DEQUANTIZING = [
 ]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", DEQUANTIZING)
 def test_every_profile_of_dequantize(name: str) -> None:
     rng, done = np.random.default_rng(zlib.crc32(name.encode())), 0
@@ -233,6 +235,7 @@ def hard_numbers(rng: np.random.Generator) -> NDArray[np.float64]:
     return np.concatenate([rng.permutation(values)[:40], SMALLEST])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", CASTING)
 def test_to_narrower_floats(name: str) -> None:
     rng, rule, done = np.random.default_rng(zlib.crc32(name.encode())), PROFILES[name].cast_rule(), 0
@@ -256,6 +259,7 @@ def test_to_narrower_floats(name: str) -> None:
     assert done > 200
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", CASTING)
 def test_to_wider_floats(name: str) -> None:
     rng = np.random.default_rng(zlib.crc32(name.encode()))

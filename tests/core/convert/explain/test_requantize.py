@@ -24,6 +24,7 @@ OUTPUTS = (
 )  # fmt: skip
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", [name for name, each in PROFILES.items() if Operation.REQUANTIZE in each.operations])
 def test_every_profile(name: str) -> None:
     rng, done = np.random.default_rng(zlib.crc32(name.encode())), 0
@@ -47,6 +48,7 @@ def accumulators(scheme: str, derived: bool) -> list[str]:
     return ["i8", "i32"] if derived else ["i8", "ui16", "i32", "i48"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("derived", "scheme"),
     list(product([True, False], SCHEMES)) if EXHAUSTIVE else list(zip(cycle([True, False]), SCHEMES)),

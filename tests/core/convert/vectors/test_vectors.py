@@ -116,6 +116,7 @@ def test_every_reason_of_a_quantization_is_true() -> None:
     assert min(counted[reason] for reason in (Reason.TIE, Reason.BELOW_TIE, Reason.ABOVE_TIE, Reason.RANDOM)) > 20
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("profile", ["onnx", "litert_xnnpack"])
 def test_one_element_beside_each_step_and_both_sides_of_saturation(profile: str) -> None:
     found = made("quantize", "f32", "!quant.uniform<i8:f32, 0.1:3>", profile, 1200)
@@ -129,6 +130,7 @@ def test_one_element_beside_each_step_and_both_sides_of_saturation(profile: str)
         )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", list(RescaleRounding))
 @pytest.mark.parametrize(("source", "target", "wide"), [
     ("i32", "i8", True), ("i16", "i16", True), ("ui8", "i8", True), ("i48", "i16", False), ("i8", "ui16", True),
@@ -167,6 +169,7 @@ def test_rescale_is_the_oracle_and_its_reasons_are_true(
             assert end == bound or isinstance(tosa.rescaled(case, end + beyond), tosa.Unpredictable), (parameters, end)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("scheme", [name for name in SCHEMES if name != "xnnpack_cvt8"])
 def test_requantized_vectors_are_the_oracles(scheme: str) -> None:
     found = made("requantize", "i32", "i8", "litert", 192 if EXHAUSTIVE else 96, scheme=scheme)
@@ -288,6 +291,7 @@ def test_designed_sets_are_what_their_reasons_say() -> None:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", PROFILES)
 def test_every_profile_and_operation_has_vectors(name: str) -> None:
     """All expressed types and some storages of each rule; steps are compared with the results on the way."""
@@ -312,6 +316,7 @@ def test_every_profile_and_operation_has_vectors(name: str) -> None:
     assert done or name == "quantile" or not PROFILES[name].operations, name
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("profile", RULES)
 def test_casts_in_every_rounding(profile: str) -> None:
     for target in RULES[profile].targets:

@@ -116,6 +116,7 @@ def test_streams_beyond_the_limit_are_refused(client: Http2Client) -> None:
     assert client.answer(1).status == 0
 
 
+@pytest.mark.exhaustive
 def test_a_head_that_does_not_go_on(tmp_path: Path) -> None:
     port = free_port()
     arguments = ("--drain-seconds", "0", "--grpc-port", str(port), "--head-seconds", "1", "--body-seconds", "1")
@@ -188,6 +189,7 @@ def test_messages_of_a_connection_need_a_window_once(client: Http2Client) -> Non
     assert not client.incoming.granted.keys() & set(streams)
 
 
+@pytest.mark.exhaustive
 def test_windows_shrink_when_memory_is_scarce(tmp_path: Path) -> None:
     """What was sent in a large window is refused where it has no memory; then the window is the smallest again."""
     port = free_port()

@@ -127,6 +127,7 @@ def test_limits(channel: Any) -> None:
     assert refused(channel, bytes(73 << 20))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
 def test_compression(channel: Any, compression: grpc.Compression) -> None:
     """A message that grows as no tensor does is refused while it is inflated."""

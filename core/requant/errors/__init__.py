@@ -37,6 +37,7 @@ class RequantError(Exception):
     """Base of all errors. `pointer` is a JSON pointer to the request field at fault, when one is known.
 
     `side` names the tensor whose type is at fault (`error_side`): "input", "output", or an operand such as "lhs".
+    `others`: what else is wrong with the request, each with its pointer.
     """
 
     code: ClassVar[str] = "internal_error"
@@ -44,6 +45,7 @@ class RequantError(Exception):
     title: ClassVar[str] = "Internal error"
     explanation: ClassVar[str] = "An unexpected error in the service. The log has the details under the request id."
     side: str | None = None
+    others: tuple[RequantError, ...] = ()
 
     def __init__(self, detail: str, *, pointer: str | None = None) -> None:
         detail = shortened(detail, DETAIL_LIMIT)

@@ -138,7 +138,10 @@ class Problem(ReplyModel):
     status: Int32
     detail: str
     code: str
-    errors: list[FieldProblem] = Field(default=[])
+    errors: list[FieldProblem] = Field(
+        default=[],
+        description="What is wrong, and where: all fields, or where no field is, all types, names and numbers; at most 17.",
+    )
     error: str = Field(
         default="", description="Under /v2: the detail, in the member that clients of that protocol read."
     )

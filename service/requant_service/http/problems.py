@@ -76,12 +76,15 @@ def _members(error: RequantError) -> dict[str, Any]:
     faults = getattr(error, "faults", ())
     if faults:
         members["errors"] = [{"pointer": f.pointer, "code": f.code, "detail": f.detail} for f in faults]
-    elif error.pointer is not None:
-        entry = {"pointer": error.pointer, "code": error.code, "detail": error.detail}
-        if "offset" in members:
-            entry["offset"] = members["offset"]
-        members["errors"] = [entry]
+    elif listed := [each for each in (error, *error.others) if each.pointer is not None]:
+        members["errors"] = [_entry(each) for each in listed]
     return members
+
+
+def _entry(error: RequantError) -> dict[str, Any]:
+    offset = getattr(error, "offset", None)
+    place = {} if offset is None else {"offset": offset}
+    return {"pointer": error.pointer, "code": error.code, "detail": error.detail, **place}
 
 
 def not_found(request: Request, paths: Collection[str] = ()) -> Response:

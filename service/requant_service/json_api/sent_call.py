@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from requant.description import (
     RecordsInput,
     TensorInput,
 )
-from requant.errors import RequantError, default_pointer
+from requant.errors import LimitError, RequantError, default_pointer
+from requant.errors.names import entry_named
 from requant.mlir.types import TensorType
+from requant.schemes.scheme import parse_factor
 from requant_service.http.json_document import JsonDocument
 from requant_service.http.models import RequestModel
 from requant_service.json_api.schemas.tensors import Tensor
@@ -29,6 +32,12 @@ from requant_service.operations.types import CHARACTERS_PER_SCALE, read_tensor_t
 from requant_service.runtime.settings import Settings
 
 _TYPES = (Kind.TYPE, Kind.TENSOR_TYPE)
+_MAX_FAULTS = 16
+
+
+def _number(text: str, pointer: str) -> None:
+    with default_pointer(pointer):
+        parse_factor(text)
 
 
 class SentCall:
@@ -146,6 +155,43 @@ class SentCall:
             value = self.body.number_text(value, option.name)
         with default_pointer(place):
             return read_value(option, value, self._settings, place)
+
+    def other_faults(self, first: RequantError) -> tuple[RequantError, ...]:
+        """Return what else is wrong, beside `first`, with types, names and numbers, each read for itself.
+
+        So that a client that has two of them wrong learns of both. Nothing that costs more than reading the request.
+        """
+        if isinstance(first, LimitError):
+            return ()
+        found: dict[str | None, RequantError] = {first.pointer: first}
+        for read in self._readers():
+            try:
+                read()
+            except RequantError as error:
+                found.setdefault(error.pointer, error)
+            if len(found) > _MAX_FAULTS:
+                break
+        return tuple(found.values())[1:]
+
+    def _readers(self) -> Iterator[Callable[[], Any]]:
+        for path, tensor in self.tensors.values():
+            yield partial(read_tensor_type, tensor.type, self._settings, f"/{path}/type")
+        for option in self.operation.options:
+            if option.name in self.request.model_fields_set:
+                yield partial(self._named, option, getattr(self.request, option.name))
+        with suppress(LimitError):
+            for name, numbers in self.numbers.items():
+                listed, member = self._members.get(name, (name, ""))
+                for index, number in enumerate(numbers.reshape(-1)):
+                    if isinstance(number, str):
+                        yield partial(_number, number, f"/{listed}/{index}/{member}".removesuffix("/"))
+
+    def _named(self, option: Option, value: Any) -> None:
+        """Read an option, and look up a name that is looked up only when the call is planned."""
+        self._option(option, value)
+        if option.choices is not None and isinstance(value, str):
+            with default_pointer(f"/{option.name}"):
+                entry_named(dict.fromkeys(option.choices.values), value, option.name)
 
     def point(self, error: RequantError) -> None:
         """Point at the tensor of the request that an error about one of several is about, or at the member of a

@@ -385,3 +385,25 @@ def test_bad_input_of_several_tensors(
 def test_bad_factors(client: httpx.Client, body: dict[str, Any], pointer: str) -> None:
     reply = client.post(MULTIPLIER, json=body)
     refused(reply, 413 if pointer == "/scales" else 422, reply.json()["code"], pointer)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "places"),
+    [
+        (MULTIPLIER, {"factors": ["x", 0.5, "y"], "scheme": "cmsis-nn"}, ["/scheme", "/factors/0", "/factors/2"]),
+        (
+            MULTIPLIER,
+            {"scales": [{"input": "x", "output": "y"}], "scheme": "litert"},
+            ["/scales/0/input", "/scales/0/output"],
+        ),
+        (
+            "/v1/quantize",
+            {"input": {"type": "tensor<1xf3>", "values": [1]}, "output_type": "int8", "profile": "x"},
+            ["/input/type", "/output_type", "/profile"],
+        ),
+    ],
+)
+def test_all_faults_are_named_at_once(client: httpx.Client, path: str, body: dict[str, Any], places: list[str]) -> None:
+    reply = client.post(path, json=body).json()
+    assert [each["pointer"] for each in reply["errors"]] == places
+    assert reply["errors"][0]["detail"] == reply["detail"]

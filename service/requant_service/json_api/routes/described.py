@@ -205,13 +205,14 @@ class _Exchange:
 
     def plan(self) -> PlannedWork:
         """Plan the call."""
-        call, places = self._sent.call()
-        if self._operation.calls is not None:
-            call = replace(call, calls=read_calls(self._operation.calls, self._request, self._body, self._settings))
         try:
+            call, places = self._sent.call()
+            if self._operation.calls is not None:
+                call = replace(call, calls=read_calls(self._operation.calls, self._request, self._body, self._settings))
             return plan_operation(self._operation, call, places, self._settings)
         except RequantError as error:
             self._sent.point(error)
+            error.others = self._sent.other_faults(error)
             raise
 
     def of_outline(self, running: Runtime) -> _Exchange | None:
@@ -257,6 +258,7 @@ class _Exchange:
                 named = {each.side or each.name: f"/{each.name}" for each in operation.tensors}
                 error.pointer = named.get(error.side)
             self._sent.point(error)
+            error.others = self._sent.other_faults(error)
             raise
         if operation.converts is not None:
             self._count(result, operation.converts, element)

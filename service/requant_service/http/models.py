@@ -140,7 +140,7 @@ class Problem(ReplyModel):
     code: str
     errors: list[FieldProblem] = Field(
         default=[],
-        description="What is wrong, and where: all fields, or where no field is, all types, names and numbers; at most 17.",
+        description="What is wrong, and where: all fields, or else all types, names and numbers; at most 17.",
     )
     error: str = Field(
         default="", description="Under /v2: the detail, in the member that clients of that protocol read."

@@ -22,7 +22,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 COMPILE := -m requant.kernels.jit.warmup
 
 .DEFAULT_GOAL := help
-.PHONY: help packs wheels environments serve test test-all workers interop conformance live drift generators browser digests arm64 arm64-live image-test docs check format bench openapi proto sbom lock clean
+.PHONY: help packs wheels kernels environments serve test test-all workers interop conformance live drift generators browser digests arm64 arm64-live image-test docs check format bench openapi proto sbom lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ test-all: export REQUANT_EXHAUSTIVE := 1
 test-all: $(VENV)/check.done ## run all tests on all inputs, the slow ones and the fuzzer with the seed of the day too
 	@$(BIN)/python $(COMPILE)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not interop and not generators and not clients and not browser and not docs"
+
+kernels: $(VENV)/check.done ## compile all kernels, which the targets that test do first
+	@$(BIN)/python $(COMPILE)
 
 workers: export SERVICE_WORKERS := 3
 workers: export REQUANT_EXHAUSTIVE := 0

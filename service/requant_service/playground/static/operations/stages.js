@@ -107,7 +107,7 @@ export class Stages {
   #multiplierText(multipliers, index) {
     const text = ({ multiplier, shift }) => `multiplier ${multiplier}, shift ${shift}`;
     if ("sum" in this.#trace) return `By turns: ${multipliers.map(text).join("; ")}.`;
-    return `Its ${text(multipliers[multipliers.length > 1 ? this.#channel(index) : 0])}.`;
+    return `Scaled by ${text(multipliers[multipliers.length > 1 ? this.#channel(index) : 0])}.`;
   }
 }
 

@@ -95,7 +95,7 @@ function drawnAnswers(answers, input) {
 }
 
 function row({ profile: method, found, report, problem, pending }, input) {
-  const name = element("th", { scope: "row" }, breakable(method), found && element("span", { class: "reference" }, `rule ${found.scheme}`));
+  const name = element("th", { scope: "row" }, breakable(method), found && element("span", { class: "reference" }, "rule ", breakable(found.scheme)));
   const text = (value, kind = "number") => element("td", { class: kind }, value);
   if (pending) return element("tr", {}, name, element("td", { class: "none", colspan: HEADS.length - 1 }, "being computed…"));
   if (problem) return element("tr", {}, name, element("td", { class: "refused", colspan: HEADS.length - 1 }, `Refused: ${problem.message}`));

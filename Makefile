@@ -131,7 +131,7 @@ drift: $(VENV)/check.done ## compare with the newest releases of the real system
 	$(compiled_systems)
 	@$(BIN)/python -m tests.interop.drift --from "$(FROM)" --only "$(ONLY)"
 
-generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, compile them, and call the service with them
+generators: $(VENV)-generators/done ## generate six clients from openapi.json with four generators, compile them, and call the service with them
 	openapi/generators/toolchains
 	$(VENV)-generators/bin/python -m pytest -m generators tests/generated_clients
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from requant.version import VERSION as VERSION
 
+__version__ = VERSION
+
 if TYPE_CHECKING:
     from requant.arrays.comparison import compare
     from requant.arrays.conversions import dequantize, quantize, requantize

@@ -334,9 +334,8 @@ MERGED = ("onnx_reference", "stablehlo")
 """The schemes that add the zero point before they round."""
 
 _ANY_VALUE = ("litert_float", "xnnpack_fp32", "fbgemm", "onnxruntime", *MERGED)
-_WRAPPING = ("litert", "litert_emulate_float", "litert_single_rounding", "litert_int64", "arm_vector")
+_WRAPPING = ("litert", "litert_emulate_float", "litert_single_rounding", "litert_int64", "litert_float", "arm_vector")
 _EXACT_SUMS = {name for name in SCALED if name.startswith(("ethos_u", "fbgemm", "onnx", "vnclip", "xnnpack"))} | {
-    "litert_float",
     "tosa_inexact_round",
 }
 

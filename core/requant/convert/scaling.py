@@ -174,9 +174,9 @@ def _fixed_point_is_defined(stage: FixedPoint, factors: Array, shifts: Array, wi
     return defined
 
 
-def sum_rule(stage: FixedPoint, sides: Sides) -> Sum:
+def sum_rule(stage: FixedPoint | Float, target: StoredOperand) -> Sum:
     """Return what becomes of sums that do not fit int32. No system has unsigned 32-bit targets to say it for them."""
-    return Sum.EXACT if sides.target.storage == "u32" else stage.total
+    return Sum.EXACT if target.storage == "u32" else stage.total
 
 
 def _fast_fixed_point(stage: FixedPoint, factors: Array, shifts: Array, sides: Sides) -> Application | None:
@@ -237,7 +237,7 @@ def apply_fixed_point(stage: FixedPoint, multipliers: Sequence[Multiplier], side
         fast = _fast_fixed_point(stage, factors, shifts, sides)
         if fast is not None:
             return fast
-    total = sum_rule(stage, sides)
+    total = sum_rule(stage, sides.target)
     sums = INT32 if total is Sum.ERROR else _ANY_INT64
     bounds = np.array([sides.target.minimum, sides.target.maximum, *(stage.scaled or _ANY_INT64), *sums], np.int64)
     return Application(
@@ -283,7 +283,7 @@ def _float_is_defined(
 ) -> bool:
     """Whether every source meets the scheme's demands, and every number that a kernel takes fits it."""
     defined = sides.in_int32 and sides.target.storage != "u32" and sides.within(np.minimum(widths, 31))
-    for limit, added in ((stage.scaled, 0), (stage.summed, np.abs(zeros_out))):
+    for limit, added in ((stage.scaled, 0), (None if stage.total is Sum.EXACT else INT32, np.abs(zeros_out))):
         if defined and limit is not None:
             with np.errstate(over="ignore"):
                 reached = sides.reach * np.abs(factors) * _ESTIMATE + _ROUNDINGS + added
@@ -337,11 +337,13 @@ def apply_float(stage: Float, multipliers: Sequence[Multiplier], exact: Sequence
             real_factor.Parameter.ZERO_OUT: zeros_out,
         }
         return _fast_float(stage, parameters, bounds, sides)
-    limits = np.array([*bounds, *(stage.scaled or _ANY_FLOAT), *(stage.summed or _ANY_FLOAT)], np.float64)
+    total = sum_rule(stage, sides.target)
+    sums = INT32 if total is Sum.ERROR else _ANY_FLOAT
+    limits = np.array([*bounds, *(stage.scaled or _ANY_FLOAT), *sums], np.float64)
     return Application(
         kernel=REQUANTIZE_FLOAT_ANY,
         parameters=(factors, offsets, widths, zeros_in, zeros_out),
-        choices=sides.rules(int(stage.rule)),
+        choices=sides.rules(int(stage.rule), wraps=total is Sum.WRAPS),
         bounds=limits,
     )
 

@@ -109,13 +109,14 @@ def _fixed_point(stage: FixedPoint, multiplier: Multiplier, sides: Sides) -> Ste
     steps = (*_value(sides, prepared.width), *product_steps(stage.rule, prepared))
     if stage.scaled is not None:
         steps += within(*stage.scaled)
-    steps += add(int(sides.zeros_out[0]))
-    total = sum_rule(stage, sides)
-    if total is Sum.ERROR:
-        steps += within(*INT32)
-    elif total is Sum.WRAPS:
-        steps += (("wrap", 32),)
-    return (*steps, ("clamp", target.minimum, target.maximum))
+    return (*steps, *_sum(stage, sides), ("clamp", target.minimum, target.maximum))
+
+
+def _sum(stage: FixedPoint | Float, sides: Sides) -> Steps:
+    """y + z_out."""
+    total = sum_rule(stage, sides.target)
+    wrapped: Steps = (("wrap", 32),) if total is Sum.WRAPS else ()
+    return (*add(int(sides.zeros_out[0])), *(within(*INT32) if total is Sum.ERROR else wrapped))
 
 
 def _value(sides: Sides, width: int) -> Steps:
@@ -158,9 +159,7 @@ def _float(stage: Float, plan: ScalingPlan) -> Steps:
         return (*steps, *add(zero_out), *to_float(element), ("integer", "even"), ("clamp", *bounds))
     steps += (("integer", "away" if stage.rule is FloatRule.F64_AWAY else "even"),)
     steps += () if stage.scaled is None else within(*stage.scaled)
-    steps += add(zero_out)
-    steps += () if stage.summed is None else within(*stage.summed)
-    return (*steps, ("clamp", *bounds))
+    return (*steps, *_sum(stage, sides), ("clamp", *bounds))
 
 
 def scheme_steps(plan: ScalingPlan) -> Steps:

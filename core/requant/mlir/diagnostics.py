@@ -123,7 +123,9 @@ def type_hint(text: str, start: int, word: str) -> str | None:
         return f"write `{_tensor_text(shape[1], meant)}`"
     if meant:
         quantized = EXAMPLE_TYPE.replace("i8", meant)
-        return f"write `{meant}`, or for quantized numbers `{quantized}`" if _integer_name(word) else f"write `{meant}`"
+        if not _integer_name(word):
+            return f"write `{meant}`"
+        return f"for quantized numbers write `{quantized}`; integers that stand for themselves are `{meant}`"
     if match := _WIDTH_ALONE.fullmatch(_last_part(word).lower()):
         listed = " or ".join(f"`{name}`" for name in FLOATS if name.startswith(f"f{match[1]}"))
         return f"say which float of {match[1]} bits: {listed}"

@@ -118,7 +118,10 @@ def verify_pack(files: Mapping[str, bytes], command: str, only: Sequence[str] = 
     """
     for place in ("{in}", "{out}"):
         if place not in command:
-            raise ParameterError(f"the command has no {place}, the place of a file: ./my_kernel {{in}} {{out}}")
+            raise ParameterError(
+                f"the command does not contain {place}, which stands for the path of a file; for example: "
+                "./my_kernel {in} {out}"
+            )
     manifest = json.loads(files["manifest.json"])
     names = [each["name"] for each in manifest["cases"]]
     for each in only:

@@ -265,8 +265,9 @@ def _zero_points(zero_points: tuple[int, ...], storage: StorageType, rule: Opera
         lowest, highest = _INT32_BOUNDS
     for channel, zero_point in enumerate(zero_points):
         if not lowest <= zero_point <= highest:
+            place = f"channel {channel} of " if len(zero_points) > 1 else ""
             raise UnsupportedError(
-                f"zero point {zero_point} of channel {channel} of the {side} is outside {lowest} to {highest}"
+                f"zero point {zero_point} of {place}the {side} is outside of the profile's {lowest} to {highest}"
             )
     return zero_points
 

@@ -11,7 +11,7 @@ from requant.errors import UnsupportedError
 from requant.formats.rounding import Rounding
 from requant.formats.rules import Difference, Overflow, Quotient
 from requant.profiles.cast import CastRule
-from requant.schemes import Factor, FixedPoint, Scheme, Sum
+from requant.schemes import Factor, Scheme, Sum
 
 
 class Accumulator(StrEnum):
@@ -273,7 +273,7 @@ DEQUANTIZE = OperationRule(
 
 def scheme_rule(scheme: Scheme, **more: Any) -> OperationRule:
     """Return the rule of requantize of a scheme. `more`: fields of OperationRule that the scheme does not say."""
-    wraps = isinstance(scheme.stage, FixedPoint) and scheme.stage.total is Sum.WRAPS
+    wraps = scheme.stage.total is Sum.WRAPS
     where = f"; {scheme.where}" if scheme.where else ""
     fields: dict[str, Any] = {
         "formula": f"clamp({scheme.formula}, lo, hi), v = q - z_in{where}",

@@ -192,7 +192,7 @@ LITERT_FLOAT = replace(
     derivation="m of 53 bits and shift with d = m * 2^-shift exactly",
     source="LiteRT reference/integer_ops/fully_connected.h",
     convention=float_factor.CONVENTION,
-    formula="RNA(f64(f64(v) * f)) + z_out",
+    formula="RNA(f64(f64(v) * f)) + z_out, the sum wrapping in int32",
     where="f the f64 m * 2^-shift",
     rounding=Rounding.NEAREST_AWAY,
     multiplier_of=float_factor.of_f64,
@@ -204,6 +204,7 @@ LITERT_FLOAT = replace(
         prepare=float_factor.prepare,
         precision=np.float64,
         scaled=INT32,
+        total=Sum.WRAPS,
         demands={**float_factor.DEMANDS, Requirement.SCALED: SCALED_FITS_INT32},
     ),
 )

@@ -187,8 +187,7 @@ class PreparedFactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Float:
-    """Application by a rule of `requant.kernels.convert.requantize.rules`. `scaled`: bounds of y; `summed`: of y +
-    z_out.
+    """Application by a rule of `requant.kernels.convert.requantize.rules`. `scaled`: bounds of y.
 
     `precision`: the type that the factor has to be exact in, if any. `demands`: each requirement in words.
     """
@@ -197,7 +196,7 @@ class Float:
     prepare: Callable[[Multiplier], PreparedFactor]
     precision: type[np.float32] | type[np.float64] | None
     scaled: tuple[int, int] | None = None
-    summed: tuple[int, int] | None = None
+    total: Sum = Sum.EXACT
     demands: dict[Requirement, str]
 
 

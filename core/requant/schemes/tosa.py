@@ -132,7 +132,7 @@ TOSA_SCALE16_INEXACT_ROUND = replace(
         precision=None,
         # The reference model converts to int32 what does not fit it: C++ does not define that.
         scaled=INT32,
-        summed=INT32,
+        total=Sum.ERROR,
         demands={Requirement.VALUE: _VALUE48, Requirement.SCALED: _SCALED, Requirement.SUM: _SUM},
     ),
 )

@@ -125,7 +125,7 @@ class FieldProblem(ReplyModel):
     """One invalid field."""
 
     pointer: str = Field(description="JSON pointer (RFC 6901) into the body, or `/name` for a query parameter.")
-    code: str
+    code: str = Field(description="That of the problem, or which check refused the field, such as `missing`.")
     detail: str
     offset: Int32 = Field(default=0, description="Index of the first invalid character, for type texts.")
 
@@ -137,7 +137,7 @@ class Problem(ReplyModel):
     title: str
     status: Int32
     detail: str
-    code: str
+    code: str = Field(description="Stable. A minor version may add codes: of an unknown one, go by the status.")
     errors: list[FieldProblem] = Field(
         default=[],
         description="What is wrong, and where: all fields, or else all types, names and numbers; at most 17.",

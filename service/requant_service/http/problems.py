@@ -89,8 +89,8 @@ def _entry(error: RequantError) -> dict[str, Any]:
 
 def not_found(request: Request, paths: Collection[str] = ()) -> Response:
     """Return the response to a path that no route has. `paths`: those that there are."""
-    hint = did_you_mean(request.scope.get("path", ""), paths)
-    detail = "no route matches this path" + ("" if hint is None else f"; {hint}")
+    hint = did_you_mean(request.scope.get("path", ""), [each for each in paths if "{" not in each])
+    detail = f"no route matches this path; {hint or '/docs lists all, and / is the playground'}"
     return error_response(request, NoRouteError(detail, hint=hint))
 
 

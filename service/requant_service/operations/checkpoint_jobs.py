@@ -159,7 +159,10 @@ _LEFT_ALONE = (JobState.RUNNING, JobState.FINISHED)
 
 def _jobs(running: Runtime) -> CheckpointJobs:
     if running.checkpoint_jobs is None:
-        raise UnsupportedError("checkpoint jobs are disabled: the setting checkpoint_roots is empty")
+        raise UnsupportedError(
+            "checkpoint jobs are disabled: set checkpoint_roots (REQUANT_CHECKPOINT_ROOTS) to the directories and URL "
+            "prefixes that they may use"
+        )
     return running.checkpoint_jobs
 
 

@@ -143,6 +143,27 @@ def test_zero_points_that_no_type_has(scheme: str, z_out: int) -> None:
     check(plan, numbers, [oracle], np.zeros(numbers.size, int))
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("z_out", [-128, 127])
+def test_sums_beside_the_bounds_of_int32(scheme: str, z_out: int) -> None:
+    """y within a zero point of -2^31 and 2^31 - 1: the sum wraps, saturates or is not defined. By a factor of 100."""
+    pair = scheme_oracle.derive(scheme, 100.0)
+    if pair is None:
+        pytest.skip("the scheme has no such multiplier")
+    oracle = Scaling(scheme, pair, 0, z_out, "i8")
+    ends = [round(end / 100) + offset for end in (-(2**31), 2**31) for offset in range(-6, 7)]
+    numbers = np.array([v for v in ends if oracle.of(v)[0] is not None], np.int64)
+    if not numbers.size:
+        pytest.skip("the scheme is not defined there")
+    plan = plan_requantize(
+        tensor(f"tensor<{numbers.size}x{uniform('i32', 0)}>"),
+        parse_type(uniform("i8", z_out)),
+        multipliers=[Multiplier(pair.multiplier, pair.shift)],
+        scheme=scheme,
+    )
+    check(plan, numbers, [oracle], np.zeros(numbers.size, int))
+
+
 @pytest.mark.parametrize("scheme", ["xnnpack_fp32", "onnxruntime", "onnx_reference", "stablehlo", "fbgemm"])
 @pytest.mark.parametrize("target", ["i8", "i16"])
 def test_products_far_beyond_int32(scheme: str, target: str) -> None:

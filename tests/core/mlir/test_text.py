@@ -450,7 +450,7 @@ MISTAKES = [
     ("^float32", "write `f32`"),
     ("^u8", "`ui8`"),
     ("tensor<4x^uint8>", "`ui8`"),
-    ("tensor<4x^int8>", "write `i8`"),
+    ("tensor<4x^int8>", "integers that stand for themselves are `i8`"),
     ("^Tensor<4xf32>", "write `tensor`"),
     ("tensor<2^,3xf32>", "joined by `x`"),
     ("tensor<^[2,3]xf32>", "no brackets"),

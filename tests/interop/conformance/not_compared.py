@@ -22,7 +22,8 @@ _SINGLE_ROUNDING = (
 )
 _CMSIS_NN = (
     "No package in PyPI, npm or Debian has CMSIS-NN; ExecuTorch's model, which `cmsis_nn` is compared with, has no "
-    "{}. Checked instead against exact integers (tests/oracles), written from arm_nnsupportfunctions.h."
+    "{}. Checked instead against recorded outputs of its portable C (tests/vectors/requantize_variants.json) and exact "
+    "integers (tests/oracles), written from arm_nnsupportfunctions.h."
 )
 _STABLEHLO = (
     "StableHLO's interpreter does not support quantized operands, and the pass that lowers them truncates where the "

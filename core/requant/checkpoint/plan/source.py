@@ -88,6 +88,7 @@ def _two_integers(data: bytes) -> tuple[int, int]:
 
 
 WEIGHTS = "model.safetensors"
+MANIFEST = "requant-manifest.json"
 CONFIG = "config.json"
 SAFETENSORS = ".safetensors"
 
@@ -217,6 +218,10 @@ def files_of(store: Store) -> dict[str, StoredFile]:
 def read_config(store: Store, files: dict[str, StoredFile], reserve: Reserve = unlimited) -> dict[str, Any]:
     """Return what config.json holds."""
     if CONFIG not in files:
+        if MANIFEST in files:
+            raise CheckpointError(
+                f"{store.url} is an unfinished conversion: {CONFIG} is written last. Run the command again to finish it"
+            )
         raise CheckpointError(
             f"{store.url} has no {CONFIG}: not a checkpoint that transformers or vLLM can load. Give the directory "
             f"that contains {CONFIG} and {WEIGHTS} or {INDEX}"

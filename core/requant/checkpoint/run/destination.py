@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import Any
 
 from requant.checkpoint.plan.model import Plan
+from requant.checkpoint.plan.source import MANIFEST as MANIFEST
 from requant.checkpoint.run.certificate import Certificate, certificate_of
 from requant.checkpoint.run.verdicts import Verdict, verdict_of
 from requant.checkpoint.small_json import parse_small_json
@@ -22,7 +23,6 @@ from requant.checkpoint.storage.local_writer import PART
 from requant.checkpoint.storage.store import Store, StoredFile
 from requant.errors import DestinationError, StorageError, excerpt
 
-MANIFEST = "requant-manifest.json"
 RECORDS = "requant-progress/"
 CERTIFICATE = "certificate"
 SEAL = "sha256"

@@ -46,7 +46,10 @@ def open_store(location: str | os.PathLike[str], *, below: str | None = None) ->
     if scheme[1].lower() in SCHEMES:
         return open_object_store(text)
     kinds = ", ".join(f"{each}://" for each in ("file", *SCHEMES))
-    raise StorageError(f"'{excerpt(scheme[1])}://' is not a supported URL scheme: give a path, or a URL of {kinds}")
+    download = "; download it first: hf download OWNER/MODEL --local-dir MODEL" if scheme[1].lower() == "hf" else ""
+    raise StorageError(
+        f"'{excerpt(scheme[1])}://' is not a supported URL scheme: give a path, or a URL of {kinds}{download}"
+    )
 
 
 def open_folder(location: str) -> tuple[Store, str]:

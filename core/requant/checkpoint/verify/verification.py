@@ -264,8 +264,8 @@ def _recorded_conversion(source: Store, structure: Structure) -> Plan:
     """Return the plan of the request that the manifest names. Raises CheckpointError for one that cannot be planned."""
     if structure.manifest is None:
         raise CheckpointError(
-            f"there is no {MANIFEST} that describes how the checkpoint was made: give the scheme, the profile and "
-            "what was ignored"
+            f"there is no {MANIFEST} that describes how the checkpoint was made: give --scheme, and --profile and "
+            "--ignore where they were not the defaults"
         )
     try:
         return plan_conversion(source, _stated_request(structure.manifest.request))

@@ -149,7 +149,7 @@ def scale_by_factor(
         return clamp(working, "y", y, target.minimum, target.maximum)
     y = _rounded(working, "p", p, Rounding.NEAREST_AWAY if stage.rule is FloatRule.F64_AWAY else Rounding.NEAREST_EVEN)
     if isinstance(y, int):
-        t: int | float = working.integer(StepKind.ADD_ZERO_POINT, "t", "y + z_out", y + zeros.output)
+        t: int | float = _with_zero_point(working, stage, y, zeros.output, target)
     else:
         t = y
         working.text(StepKind.ADD_ZERO_POINT, "t", "y + z_out", working.known("y"), INTEGER)
@@ -183,6 +183,16 @@ def _rounded(working: Working, symbol: str, number: float, rounding: Rounding) -
         return number
     exact = Fraction(number)
     return working.integer(StepKind.ROUND, "y", formula, round_to_integer(exact, rounding), exact=exact)
+
+
+def _with_zero_point(
+    working: Working, stage: FixedPoint | Float, y: int, zero_point: int, target: StoredOperand
+) -> int:
+    """Add the step from y to y + z_out, which may wrap."""
+    wraps = sum_rule(stage, target) is Sum.WRAPS
+    total = wrap_int32(y + zero_point) if wraps else y + zero_point
+    exact, kind = Fraction(y + zero_point), "i32" if wraps else INTEGER
+    return working.integer(StepKind.ADD_ZERO_POINT, "t", "y + z_out", total, kind, exact=exact)
 
 
 def clamp(working: Working, symbol: str, total: int | float, lowest: int, highest: int) -> Stored:
@@ -226,10 +236,7 @@ class _ByScheme(Explainer):
             stored = scale_by_factor(working, scheme, scheme.stage, multiplier, factor, q, zeros, sides.target)
         else:
             y = multiply(working, scheme, scheme.stage, multiplier, q - zeros.input)
-            wraps = sum_rule(scheme.stage, sides) is Sum.WRAPS
-            total = wrap_int32(y + zeros.output) if wraps else y + zeros.output
-            exact = Fraction(y + zeros.output)
-            working.integer(StepKind.ADD_ZERO_POINT, "t", "y + z_out", total, "i32" if wraps else INTEGER, exact=exact)
+            total = _with_zero_point(working, scheme.stage, y, zeros.output, sides.target)
             stored = clamp(working, "t", total, sides.target.minimum, sides.target.maximum)
         return ElementExplanation(str(q), block, tuple(working.steps), stored.value, stored.saturated)
 

@@ -57,7 +57,7 @@ class Field(IntEnum):
     """Its Storage."""
     TARGET_BYTES = 2
     WRAPS = 3
-    """Whether y + z_out wraps in int32; with a real factor it never does."""
+    """Whether y + z_out wraps in int32."""
 
 
 _DOUBLE = int(FixedPointRule.DOUBLE)
@@ -71,6 +71,7 @@ _F32_EVEN = int(FloatRule.F32_EVEN)
 _F32_OFFSET = int(FloatRule.F32_OFFSET)
 _F64_EVEN_OFFSET = int(FloatRule.F64_EVEN_OFFSET)
 _VALUE, _SCALED, _SUM = (int(each) for each in Requirement)
+_LOWEST, _HIGHEST = np.float64(-(2.0**40)), np.float64(2.0**40)
 
 
 @device
@@ -109,6 +110,14 @@ def _rounded(rule: int, value: Number, factor: Number, offset: Number) -> Number
 @device
 def _wrapped(value: Number, wraps: Number) -> Number:
     return wrap_int32(value) if wraps else value
+
+
+@device
+def _wrapped_float(value: Number, wraps: Number) -> Number:
+    """The same of an integer in f64. What int64 does not hold has failed a requirement before."""
+    if not wraps:
+        return value
+    return convert(wrap_int32(convert(clamp(value, splat(_LOWEST), splat(_HIGHEST)), np.int64)), np.float64)
 
 
 def _requantize(floating: bool) -> Kernel:
@@ -165,7 +174,7 @@ def _requantize(floating: bool) -> Kernel:
                     if any_lane(this & value_fails):
                         requirement = np.int64(_VALUE)
                     undefined = start + i + found
-                summed = summed if floating else _wrapped(summed, wraps)
+                summed = _wrapped_float(summed, wraps) if floating else _wrapped(summed, wraps)
                 low = low - convert(valid & (summed < minimum), np.int64)
                 high = high - convert(valid & (summed > maximum), np.int64)
                 bounded = convert(clamp(summed, minimum, maximum), np.int64)

@@ -151,7 +151,7 @@ def settle(loops: Loops, value: SSAValue, plan: ScalingPlan) -> SSAValue:
     assert isinstance(stage, FixedPoint)
     if sides.zeros_out.any():
         value = loops.inner.add(arith.AddiOp(value, loops.parameter(sides.zeros_out.tolist(), plan.granularity)))
-    if sum_rule(stage, sides) is Sum.WRAPS:
+    if sum_rule(stage, sides.target) is Sum.WRAPS:
         value = loops.cut(value, i32)
     return clamp(loops, value, sides.target)
 

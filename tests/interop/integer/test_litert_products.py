@@ -96,6 +96,25 @@ def test_fully_connected(profile: str, resolver: Any, of_weights: str) -> None:
     comparison.finish(50_000)
 
 
+@pytest.mark.parametrize("zero_point", [-128, -1, 0, 127])
+@pytest.mark.parametrize(("profile", "resolver"), SYSTEMS)
+def test_sums_beside_the_bounds_of_int32(profile: str, resolver: Any, zero_point: int) -> None:
+    """The scaled sum within a zero point of -2^31 and 2^31, by a factor of about 100: the bias alone makes it."""
+    ends = [round(end / 100) + offset for end in (-(2**31), 2**31) for offset in range(-2, 3)]
+    x_side = per_tensor("i8", 0.0123, 5)
+    exact = float(x_side.scales[0]) * 0.015625 / 100.0
+    y_side = per_tensor("i8", float(np.float32(exact)), zero_point)
+    factor = float(x_side.scales[0]) * 0.015625 / float(y_side.scales[0])
+    bias = np.array([each for each in ends if abs(each * factor) < 2**31 - 1], np.int32)
+    w_side = per_axis("i8", np.full(bias.size, 0.015625, np.float32), 0)
+    x, w = np.full((1, 4), 5, np.int8), np.ones((bias.size, 4), np.int8)
+    w_type = per_axis("i8", np.full(bias.size, 0.015625, np.float32), 1).tensor(4, bias.size)
+    plan = plan_matmul(x_side.tensor(1, 4), w_type, y_side.element, profile, bias=tensor(f"{bias.size}xi32"))
+    model = fully_connected(x_side, 1, (w_side, w), y_side, bias, version=12)
+    theirs = run_inputs(model, [x], resolver)
+    assert run_product(plan, x, w.T, bias).tolist() == np.asarray(theirs).tolist()
+
+
 @pytest.mark.parametrize(
     ("bias_type", "of_weights"), [(None, "i8"), ("i32", "i8"), ("i64", "i8"), ("i64", "i4"), ("i64", "i2")]
 )

@@ -182,6 +182,14 @@ def _errata() -> dict[str, list[tuple[str, str]]]:
     return found
 
 
+_HOW_COMPARED = {
+    "mlir": (
+        "IREE compiles and runs the text of Requant's own [lowering](../lowering.md), which is compared with that of "
+        "MLIR's pass apart; inputs whose conversion is poison are left out.",
+    )
+}
+
+
 def profile_page(profile: Profile, errata: Iterable[tuple[str, str]]) -> str:
     """Return the page of a profile."""
 
@@ -190,6 +198,7 @@ def profile_page(profile: Profile, errata: Iterable[tuple[str, str]]) -> str:
         yield from ("", f"It follows {profile.source}.")
         for each in profile.equals:
             yield f"It equals {each.system}, `{each.package}` {', '.join(each.versions)}, deliberate divergences aside."
+        yield from _HOW_COMPARED.get(profile.name, ())
         for operation, rule in profile.operations.items():
             yield from ("", f"## {operation.capitalize()}", *_rule(operation, rule))
             yield from _example(operation, profile.name, _EXAMPLES[operation])

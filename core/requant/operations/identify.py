@@ -404,7 +404,7 @@ def _reply(candidate: tuple[Member, ...], derivation: tuple[Member, ...]) -> tup
             candidates,
             _REASON,
         ),
-        list_of("not_tried", "Candidate", "", "Those that were not reached in time.", *candidate),
+        replace(candidates, name="not_tried", description="Those that were not reached in time."),
         list_of(
             "parameters",
             "ParameterInterval",

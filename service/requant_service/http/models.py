@@ -137,7 +137,9 @@ class Problem(ReplyModel):
     title: str
     status: Int32
     detail: str
-    code: str = Field(description="Stable. A minor version may add codes: of an unknown one, go by the status.")
+    code: str = Field(
+        description="Stable; GET /problems lists all. A minor version may add some: go by the status then."
+    )
     errors: list[FieldProblem] = Field(
         default=[],
         description="What is wrong, and where: all fields, or else all types, names and numbers; at most 17.",
@@ -165,3 +167,9 @@ class ProblemExplanation(ReplyModel):
     status: Int32
     title: str
     explanation: str
+
+
+class ProblemList(ReplyModel):
+    """All problem codes."""
+
+    problems: list[ProblemExplanation]

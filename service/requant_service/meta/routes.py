@@ -16,7 +16,7 @@ from requant import VERSION
 from requant.errors.names import unknown_name
 from requant.profiles import PROFILES
 from requant.schemes import SCHEMES
-from requant_service.http.models import ABSENT, Int32, ProblemExplanation, ReplyModel
+from requant_service.http.models import ABSENT, Int32, ProblemExplanation, ProblemList, ReplyModel
 from requant_service.http.openapi_operation import health_operation, static_operation
 from requant_service.http.problems import PROBLEMS, error_response
 from requant_service.http.query import no_query
@@ -140,6 +140,17 @@ def _problem_page(problem: ProblemExplanation) -> str:
 """
 
 
+def _explanation(code: str) -> ProblemExplanation:
+    cls = PROBLEMS[code]
+    return ProblemExplanation(code=cls.code, status=cls.status, title=cls.title, explanation=cls.explanation)
+
+
+@router.get("/problems", **static_operation("listProblems", "List problem codes", ProblemList, excerpt="problems"))
+async def list_problems(request: Request) -> Response:
+    """List all problem codes, with their explanations."""
+    return tagged_json(request, ProblemList(problems=[_explanation(code) for code in PROBLEMS]))
+
+
 @router.get(
     "/problems/{code}",
     **static_operation(
@@ -150,8 +161,7 @@ async def get_problem(request: Request, code: str) -> Response:
     """Explain a problem code."""
     if code not in PROBLEMS:
         return error_response(request, unknown_name("problem", code, PROBLEMS), status=404)
-    cls = PROBLEMS[code]
-    explained = ProblemExplanation(code=cls.code, status=cls.status, title=cls.title, explanation=cls.explanation)
+    explained = _explanation(code)
     # A problem's `type` is a link, and people follow it with a browser.
     if "text/html" in request.headers.get("accept", ""):
         return Response(_problem_page(explained), headers={**PAGE_HEADERS, **_BY_ACCEPT}, media_type="text/html")

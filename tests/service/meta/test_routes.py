@@ -138,6 +138,7 @@ def test_every_problem_is_explained(client: httpx.Client) -> None:
         explained = client.get(f"/problems/{code}").json()
         assert explained["code"] == code
         assert len(explained["explanation"]) > 40
+        assert explained in client.get("/problems").json()["problems"]
 
 
 def test_a_problem_is_a_page_for_browsers(client: httpx.Client) -> None:
@@ -163,7 +164,7 @@ def test_every_reply_has_the_common_headers(client: httpx.Client, path: str) -> 
 
 STATIC = [
     "/v1/info", "/v1/profiles", "/v1/profiles/litert", "/v1/schemes", "/v1/schemes/litert", "/v1/operators",
-    "/v1/operators/onnx.QuantizeLinear", "/problems/npy", "/v2", "/v2/models", "/v2/models/quantize",
+    "/v1/operators/onnx.QuantizeLinear", "/problems", "/problems/npy", "/v2", "/v2/models", "/v2/models/quantize",
     "/v2/models/quantize/versions/1", "/docs", "/docs/assets/swagger-ui-bundle.js", "/openapi.json",
 ]  # fmt: skip
 

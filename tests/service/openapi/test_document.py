@@ -26,7 +26,8 @@ OPERATION_IDS = {
     "explainQuantize", "explainDequantize", "explainRequantize", "vectors",
     "quantize", "dequantize", "requantize", "quantizeNpy", "dequantizeNpy", "requantizeNpy", "compare",
     "quantizeBlocks", "dequantizeBlocks", "deriveMultiplier", "parseType", "getHealth", "getInfo", "listProfiles",
-    "getProfile", "getProblem", "deriveFromRange", "deriveBias", "fakeQuantize", "tosaRescale", "listSchemes",
+    "getProfile", "getProblem", "listProblems", "deriveFromRange", "deriveBias",
+    "fakeQuantize", "tosaRescale", "listSchemes",
     "getScheme", "deriveFromTensor", "translateType", "matmul", "conv2d", "add", "lower", "evaluate", "identify",
     "callVectors",
     "oipGetServer", "oipGetLive", "oipGetReady", "oipListModels", "oipIndexModels",
@@ -67,6 +68,11 @@ def schemas_within(node: Any) -> Iterator[dict[str, Any]]:
 
 def test_operations_have_stable_ids(document: dict[str, Any]) -> None:
     assert {operation["operationId"] for operation in operations(document)} == OPERATION_IDS
+
+
+def test_no_schema_is_named_after_a_module(document: dict[str, Any]) -> None:
+    """As pydantic names two models that have the same name."""
+    assert [name for name in document["components"]["schemas"] if "__" in name] == []
 
 
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:

@@ -66,6 +66,7 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/v1/operators", {}),
     ("GET", "/v1/operators/{name}", {"path": "/v1/operators/onnx.QuantizeLinear"}),
     ("GET", "/v1/operators/{name}", {"path": "/v1/operators/nope"}),
+    ("GET", "/problems", {}),
     ("GET", "/problems/{code}", {"path": "/problems/npy"}),
     ("GET", "/problems/{code}", {"path": "/problems/nope"}),
     ("POST", "/v1/quantize", {"json": {"input": REAL}}),

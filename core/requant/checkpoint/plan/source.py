@@ -220,8 +220,8 @@ def read_config(store: Store, files: dict[str, StoredFile], reserve: Reserve = u
     if CONFIG not in files:
         if MANIFEST in files:
             raise CheckpointError(
-                f"{store.url} is an unfinished conversion: {CONFIG} is written last. Give the same command again, which "
-                "finishes it"
+                f"{store.url} is an unfinished conversion: {CONFIG} is written last. Give the same "
+                "command again, which finishes it"
             )
         raise CheckpointError(
             f"{store.url} has no {CONFIG}: not a checkpoint that transformers or vLLM can load. Give the directory "

@@ -97,7 +97,7 @@ def test_checks(client: httpx.Client, text: str, passes: set[str], reason: dict[
         ("fp8 e4m3", "write `f8E4M3FN`"),
         ("float8_e4m3fnuz", "write `f8E4M3FNUZ`"),
         ("fp8", "`f8E4M3FN`"),
-        ("INT8", "write `i8`"),
+        ("INT8", "are `i8`"),
         ("uint8", "`ui8`"),
         ("\\!quant.uniform<i8:f32, 0.5>", "backslash"),
         ("%21quant.uniform%3Ci8%3Af32%2C0.5%3E", "percent"),

@@ -127,7 +127,7 @@ def test_a_program_without_results(
 
 def test_what_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["vectors", "verify", str(folder / "pack"), "--command", "./kernel"]) == WRONG_USAGE
-    assert "has no {in}" in capsys.readouterr().err
+    assert "does not contain {in}" in capsys.readouterr().err
     command = ["--command", "./no-such-kernel {in} {out}"]
     assert main(["vectors", "verify", str(folder / "pack"), *command, "--case", "matmul"]) == WRONG_USAGE
     assert main(["vectors", "verify", str(folder / "pack"), *command]) == FAILED

@@ -185,7 +185,7 @@ def _errata() -> dict[str, list[tuple[str, str]]]:
 _HOW_COMPARED = {
     "mlir": (
         "IREE compiles and runs the text of Requant's own [lowering](../lowering.md), which is compared with that of "
-        "MLIR's pass apart; inputs whose conversion is poison are left out.",
+        "MLIR's pass separately; inputs whose conversion is poison are left out.",
     )
 }
 

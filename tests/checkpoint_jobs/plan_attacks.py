@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from requant.checkpoint.run.destination import MANIFEST
+from requant.checkpoint.plan.source import MANIFEST
 from tests.support.safetensors_headers import file_of
 
 Body = dict[str, Any]

@@ -253,6 +253,7 @@ def test_kustomizations_name_all_files_and_one_image() -> None:
 STATED_VERSIONS = {
     "pyproject.toml": r'^version = "(.+)"',
     "Dockerfile": r"^ARG VERSION=(.+)",
+    "CITATION.cff": r"^version: (.+)",
     "CHANGELOG.md": r"^## ([\d.]+) - ",
     "deploy/compose.yaml": r"/requant:([\d.]+)",
     "deploy/helm/requant/Chart.yaml": r"^(?:version|appVersion): (.+)",

@@ -35,7 +35,7 @@ _TYPES = (Kind.TYPE, Kind.TENSOR_TYPE)
 _MAX_FAULTS = 16
 
 
-def _number(text: str, pointer: str) -> None:
+def _check_number(text: str, pointer: str) -> None:
     with default_pointer(pointer):
         parse_factor(text)
 
@@ -156,44 +156,49 @@ class SentCall:
         with default_pointer(place):
             return read_value(option, value, self._settings, place)
 
-    def other_faults(self, first: RequantError) -> tuple[RequantError, ...]:
+    def _other_faults(self, first: RequantError) -> tuple[RequantError, ...]:
         """Return what else is wrong, beside `first`, with types, names and numbers, each read for itself.
 
-        So that a client that has two of them wrong learns of both. Nothing that costs more than reading the request.
+        A client that has two of them wrong learns of both. It costs no more than reading the request did.
         """
         if isinstance(first, LimitError):
             return ()
         found: dict[str | None, RequantError] = {first.pointer: first}
-        for read in self._readers():
+        for check in self._checks():
             try:
-                read()
+                check()
             except RequantError as error:
                 found.setdefault(error.pointer, error)
             if len(found) > _MAX_FAULTS:
                 break
         return tuple(found.values())[1:]
 
-    def _readers(self) -> Iterator[Callable[[], Any]]:
+    def _checks(self) -> Iterator[Callable[[], Any]]:
         for path, tensor in self.tensors.values():
             yield partial(read_tensor_type, tensor.type, self._settings, f"/{path}/type")
         for option in self.operation.options:
             if option.name in self.request.model_fields_set:
-                yield partial(self._named, option, getattr(self.request, option.name))
+                yield partial(self._check_option, option, getattr(self.request, option.name))
         with suppress(LimitError):
             for name, numbers in self.numbers.items():
                 listed, member = self._members.get(name, (name, ""))
                 for index, number in enumerate(numbers.reshape(-1)):
                     if isinstance(number, str):
-                        yield partial(_number, number, f"/{listed}/{index}/{member}".removesuffix("/"))
+                        yield partial(_check_number, number, f"/{listed}/{index}/{member}".removesuffix("/"))
 
-    def _named(self, option: Option, value: Any) -> None:
+    def _check_option(self, option: Option, value: Any) -> None:
         """Read an option, and look up a name that is looked up only when the call is planned."""
         self._option(option, value)
         if option.choices is not None and isinstance(value, str):
             with default_pointer(f"/{option.name}"):
                 entry_named(dict.fromkeys(option.choices.values), value, option.name)
 
-    def point(self, error: RequantError) -> None:
+    def complete(self, error: RequantError) -> None:
+        """Point at the place in the request that an error is about, and add what else is wrong there."""
+        self._point(error)
+        error.others = self._other_faults(error)
+
+    def _point(self, error: RequantError) -> None:
         """Point at the tensor of the request that an error about one of several is about, or at the member of a
         record.
         """

@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any
 
 from requant.checkpoint.plan.model import Plan
-from requant.checkpoint.plan.source import MANIFEST as MANIFEST
+from requant.checkpoint.plan.source import MANIFEST
 from requant.checkpoint.run.certificate import Certificate, certificate_of
 from requant.checkpoint.run.verdicts import Verdict, verdict_of
 from requant.checkpoint.small_json import parse_small_json

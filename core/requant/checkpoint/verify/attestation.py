@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from requant.checkpoint.run.destination import CONFIG, MANIFEST, Manifest, manifest_name
+from requant.checkpoint.plan.source import MANIFEST
+from requant.checkpoint.run.destination import CONFIG, Manifest, manifest_name
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.verify.gguf_file import check_file
 from requant.checkpoint.verify.structure import Fault, check_structure

@@ -11,13 +11,12 @@ from requant.checkpoint.name_patterns import check_linear
 from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Plan, Request, request_of
 from requant.checkpoint.plan.model_files import quantization_of
 from requant.checkpoint.plan.planner import plan_of
-from requant.checkpoint.plan.source import Source, read_source
+from requant.checkpoint.plan.source import MANIFEST, Source, read_source
 from requant.checkpoint.quantization_config.compressed_tensors import METHOD, targets_and_ignore
 from requant.checkpoint.run.destination import (
     CERTIFICATE,
     CONFIG,
     INDEX,
-    MANIFEST,
     SEAL,
     Manifest,
     read_manifest,

@@ -15,8 +15,9 @@ import numpy as np
 from requant.checkpoint.plan.dry_run import outputs_of
 from requant.checkpoint.plan.model import CopyStep, GivenStep, Plan, Request, Step, Task, request_of
 from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.plan.source import MANIFEST
 from requant.checkpoint.run.certificate import Certificate
-from requant.checkpoint.run.destination import CONFIG, INDEX, MANIFEST, FinishedFile, expected_files
+from requant.checkpoint.run.destination import CONFIG, INDEX, FinishedFile, expected_files
 from requant.checkpoint.run.run import convert_files, source_digests
 from requant.checkpoint.run.verdicts import Verdict
 from requant.checkpoint.run.work import ProgressCallback, thread_count

@@ -113,7 +113,7 @@ def print_plan(
 
 def _summary(plan: Plan, report: RunReport, url: str, seconds: float) -> tuple[str, dict[str, Any]]:
     """Return what was written and where, as text and as the members of an object."""
-    from requant.checkpoint.run.destination import MANIFEST
+    from requant.checkpoint.plan.source import MANIFEST
 
     size = sum(file.size for file in report.files)
     made = len(report.files) - len(report.kept)

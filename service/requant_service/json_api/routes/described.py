@@ -211,8 +211,7 @@ class _Exchange:
                 call = replace(call, calls=read_calls(self._operation.calls, self._request, self._body, self._settings))
             return plan_operation(self._operation, call, places, self._settings)
         except RequantError as error:
-            self._sent.point(error)
-            error.others = self._sent.other_faults(error)
+            self._sent.complete(error)
             raise
 
     def of_outline(self, running: Runtime) -> _Exchange | None:
@@ -257,8 +256,7 @@ class _Exchange:
             if error.pointer is None and error.side is not None:
                 named = {each.side or each.name: f"/{each.name}" for each in operation.tensors}
                 error.pointer = named.get(error.side)
-            self._sent.point(error)
-            error.others = self._sent.other_faults(error)
+            self._sent.complete(error)
             raise
         if operation.converts is not None:
             self._count(result, operation.converts, element)

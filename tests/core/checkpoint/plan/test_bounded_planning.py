@@ -16,8 +16,8 @@ import pytest
 from requant.checkpoint.name_patterns import check_linear
 from requant.checkpoint.plan.dry_run import plan_document
 from requant.checkpoint.plan.planner import plan_conversion
-from requant.checkpoint.plan.source import read_source
-from requant.checkpoint.run.destination import MANIFEST, read_manifest
+from requant.checkpoint.plan.source import MANIFEST, read_source
+from requant.checkpoint.run.destination import read_manifest
 from requant.checkpoint.safetensors import scanner
 from requant.checkpoint.safetensors.reader import MAX_NAME_CHARACTERS, parse_header, parse_index
 from requant.checkpoint.small_json import MAX_NESTING, MAX_VALUES, parse_small_json

@@ -18,7 +18,8 @@ from requant.checkpoint.jobs import RECORD, JobRecord, JobState, read_record, wr
 from requant.checkpoint.onnx.block_quantization import form_named
 from requant.checkpoint.onnx.plan import plan_onnx
 from requant.checkpoint.plan.dry_run import plan_document, plan_text
-from requant.checkpoint.run.destination import MANIFEST, read_manifest
+from requant.checkpoint.plan.source import MANIFEST
+from requant.checkpoint.run.destination import read_manifest
 from requant.checkpoint.storage.local import LocalStore
 from requant.checkpoint.weights.nf4 import state_of
 from requant.checkpoint.workers import parse_plan_file
